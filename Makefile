@@ -1,0 +1,32 @@
+# `make demo` shows what regard does, `make test` runs every test; both set up .venv by themselves.
+PYTHON ?= python3.11
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test check bench clean
+
+demo: $(READY)
+	$(BIN)/python -m regard.demo
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2
+
+bench: $(READY)
+	$(BIN)/python benchmarks/operation.py
+
+# pip build isolation would fetch a torch of its own; hatchling comes from the constraints instead.
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv || python3 -m venv .venv
+	$(BIN)/python -m pip install -q -c constraints.txt torch
+	$(BIN)/python -m pip install -q -c constraints.txt hatchling editables
+	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,61 @@
+"""Self-attention you can see through."""
+
+from regard.attention import (
+    Additive,
+    ALiBi,
+    Bilinear,
+    Learned,
+    Look,
+    RelativeBias,
+    Rotary,
+    Scaled,
+    Sinusoidal,
+    attend,
+    causal,
+    dense,
+    keys,
+    look,
+    padding,
+    prefix,
+    scaled_dot_product_attention,
+    segments,
+    window,
+)
+from regard.errors import (
+    DtypeError,
+    MemoryLimitError,
+    OptionError,
+    RegardError,
+    ShapeError,
+    StaleError,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ALiBi",
+    "Additive",
+    "Bilinear",
+    "DtypeError",
+    "Learned",
+    "Look",
+    "MemoryLimitError",
+    "OptionError",
+    "RegardError",
+    "RelativeBias",
+    "Rotary",
+    "Scaled",
+    "ShapeError",
+    "Sinusoidal",
+    "StaleError",
+    "attend",
+    "causal",
+    "dense",
+    "keys",
+    "look",
+    "padding",
+    "prefix",
+    "scaled_dot_product_attention",
+    "segments",
+    "window",
+]

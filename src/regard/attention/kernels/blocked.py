@@ -1,0 +1,254 @@
+"""Attention block by block: every score, mask and bias, in memory linear in the length.
+
+Queries are taken a block at a time, each with the spans of keys that the mask lets it reach. A
+span is attention of its own, with its own softmax and log-sum-exp; two of them are merged by
+weighing each with its share of the joint log-sum-exp (the online softmax of Milakov & Gimelshein
+2018, as in Rabe & Staats 2021 and Dao et al. 2022). Backwards, the weights are computed again from
+the log-sum-exp. What fits into a single block is computed in three plain lines, and autograd does
+the rest: on batches of sentences nothing is faster on a CPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from regard.attention._call import Call, Span, unreadable, weighted_sum
+from regard.attention.scores import Scaled
+
+ONE_BLOCK = 2**22
+"""So many scores are computed in one go."""
+HEIGHT, WIDTH = 128, 64
+"""Queries and keys in a block; how finely unreachable keys are told from reachable ones."""
+SPAN = 2**20
+"""How many scores a block of queries may hold against one span of keys."""
+PAIRWISE = 32
+"""How much less of each when the score is not a dot product and holds more than a number a pair."""
+
+
+def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor | None]:
+    """Output, and the row log-sum-exp if it was asked for."""
+    call = call.reduced()
+    b, h, q, k = call.sizes
+    if q == 0 or k == 0 or b == 0:
+        nothing = call.v.new_full((b, h, q), -torch.inf, dtype=call.work)
+        zero = sum(x[:, :, :0].sum() for x in (call.q, call.k, call.v))  # keeps the graph
+        return call.v.new_zeros(b, h, q, call.v.shape[-1]) + zero, nothing
+    thrift = 1 if isinstance(call.score, Scaled) else PAIRWISE
+    if b * h * q * k <= ONE_BLOCK // thrift or unreadable(call.q):
+        return _one_block(call, logsumexp)
+    entries = max(1, SPAN // thrift // (h * min(q, HEIGHT) * min(k, 8 * WIDTH)))
+    if b <= entries:
+        return _many_blocks(call, thrift)
+    parts = [_many_blocks(call.take(slice(i, i + entries)), thrift) for i in range(0, b, entries)]
+    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+
+
+def _one_block(call: Call, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
+    rows, cols = call.whole()
+    scores = call.raw(call.q, call.k, rows, cols)
+    mask = call.mask_block(rows, cols)
+    if mask is not None and isinstance(call.score, Scaled) and not unreadable(scores):
+        scores.masked_fill_(~mask, -torch.inf)  # the product is ours alone
+    elif mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    weights = torch.softmax(scores, -1)
+    if unreadable(weights) or bool(weights.detach()[..., 0].isnan().any()):
+        nothing = (scores == -torch.inf).all(-1, keepdim=True)
+        weights = torch.softmax(scores.masked_fill(nothing, 0.0), -1).masked_fill(nothing, 0.0)
+    weights = torch.dropout(weights, call.dropout, call.dropout > 0)
+    output = weighted_sum(weights, call.v).to(call.v.dtype)
+    return output, scores.detach().logsumexp(-1) if logsumexp else None
+
+
+def _many_blocks(call: Call, thrift: int) -> tuple[Tensor, Tensor]:
+    """The same over blocks, with a gradient that needs no more memory than the output."""
+    seed = torch.randint(2**62, ()) if call.dropout else torch.zeros((), dtype=torch.int64)
+    leaves = _leaves(call.detached()) if call.needs_grad else []
+    bias = call.bias if isinstance(call.bias, Tensor) else None
+    output: Tensor
+    logsumexp: Tensor
+    output, logsumexp = _Blocks.apply(  # type: ignore[no-untyped-call]
+        call.detached(), thrift, seed, call.q, call.k, call.v, bias, *leaves
+    )
+    return output, logsumexp
+
+
+class _Blocks(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        call: Call,
+        thrift: int,
+        seed: Int64[Tensor, ""],
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        bias: Tensor | None,
+        *leaves: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        b, h, n, _ = q.shape
+        output = torch.zeros(b, h, n, v.shape[-1], dtype=v.dtype, device=v.device)
+        logsumexp = torch.full((b, h, n), -torch.inf, dtype=call.work, device=v.device)
+        for rows, spans in _blocks(call, thrift):
+            block: tuple[Tensor, Tensor] | None = None
+            for span in spans:
+                part = _attend_to(call, rows, span, _keep(call, seed, rows, span))
+                block = part if block is None else _merge(block, part)
+            if block is not None:
+                output[:, :, rows], logsumexp[:, :, rows] = block
+        ctx.call, ctx.thrift, ctx.leaves = call, thrift, leaves
+        ctx.save_for_backward(seed, q, k, v, bias, output, logsumexp)
+        ctx.mark_non_differentiable(logsumexp)
+        return output, logsumexp
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        seed, q, k, v, bias, output, logsumexp = ctx.saved_tensors
+        call: Call = dataclasses.replace(ctx.call, q=q, k=k, v=v, bias=ctx.call.bias)
+        wanted = list(ctx.needs_input_grad[3:])
+        sums: list[Tensor | None] = [
+            torch.zeros_like(x, dtype=call.work) if want else None
+            for x, want in zip((q, k, v, bias, *ctx.leaves), wanted, strict=True)
+        ]
+        # With nothing to see every score is ruled out: +inf here makes its weight exp(-inf) = 0.
+        norm = logsumexp.masked_fill(logsumexp == -torch.inf, torch.inf)
+        for rows, spans in _blocks(call, ctx.thrift):
+            grad_rows = grad[:, :, rows].to(call.work)
+            inner = (grad_rows * output[:, :, rows]).sum(-1, keepdim=True)
+            for span in spans:
+                keep = _keep(call, seed, rows, span)
+                _backward_to(call, rows, span, keep, grad_rows, inner, norm, ctx.leaves, sums)
+        inputs = (q, k, v, bias, *ctx.leaves)
+        grads = [None if s is None else s.to(x.dtype) for s, x in zip(sums, inputs, strict=True)]
+        return (None, None, None, *grads)
+
+
+def _blocks(call: Call, thrift: int) -> Any:
+    """The plan of the call: blocks of queries, and the spans of keys for each."""
+    b, h, _, _ = call.sizes
+    height = HEIGHT if thrift == 1 else WIDTH
+    most = max(SPAN // thrift // (b * h * height) // WIDTH, 1) * WIDTH
+    return call.blocks(height, WIDTH, most)
+
+
+def _attend_to(
+    call: Call, rows: slice, span: Span, keep: Tensor | None
+) -> tuple[Float[Tensor, "b h r e"], Float[Tensor, "b h r"]]:
+    """Attention of a block of queries to one span of keys, and its log-sum-exp."""
+    scores = call.span(rows, span)
+    highest = scores.amax(-1, keepdim=True)
+    weights = torch.softmax(scores, -1)
+    logsumexp = highest - weights.amax(-1, keepdim=True).log()
+    nothing = highest == -torch.inf
+    if bool(nothing.any()):
+        weights, logsumexp = (
+            weights.masked_fill(nothing, 0.0),
+            logsumexp.masked_fill(nothing, -torch.inf),
+        )
+    if keep is not None:
+        weights *= keep
+    return weighted_sum(weights, call.v[:, :, span.cols]), logsumexp.squeeze(-1)
+
+
+def _merge(
+    one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]
+) -> tuple[Float[Tensor, "b h r e"], Float[Tensor, "b h r"]]:
+    """Attention to both of two spans, from attention to each."""
+    joint = torch.logaddexp(one[1], other[1])
+    norm = joint.masked_fill(joint == -torch.inf, torch.inf)
+    share_one, share_other = (torch.exp(x - norm).unsqueeze(-1) for x in (one[1], other[1]))
+    return one[0] * share_one + other[0] * share_other, joint
+
+
+def _backward_to(
+    call: Call,
+    rows: slice,
+    span: Span,
+    keep: Tensor | None,
+    grad: Float[Tensor, "b h r e"],
+    inner: Float[Tensor, "b h r 1"],
+    norm: Float[Tensor, "b h q"],
+    leaves: tuple[Tensor, ...],
+    sums: list[Tensor | None],
+) -> None:
+    """Add to `sums` what one block of queries and one span of keys give to each gradient."""
+    sum_q, sum_k, sum_v, sum_bias, *sum_leaves = sums
+    q = call.q[:, :, rows].detach().requires_grad_(sum_q is not None)
+    k = call.k[:, :, span.cols].detach().requires_grad_(sum_k is not None)
+    v = call.v[:, :, span.cols].to(call.work)
+    with torch.enable_grad():
+        raw = call.raw(q, k, rows, span.cols)
+    weights = call.fill((raw.detach() - norm[:, :, rows, None]).exp_(), rows, span, 0.0)
+    b, h, r, c = weights.shape
+    g = v.shape[1]
+    if sum_v is not None:
+        kept = weights if keep is None else weights * keep
+        sum_v[:, :, span.cols] += torch.bmm(
+            kept.view(b * g, h // g * r, c).mT, grad.reshape(b * g, h // g * r, -1)
+        ).view(b, g, c, -1)
+    towards = torch.bmm(grad.reshape(b * g, h // g * r, -1), v.reshape(b * g, c, -1).mT)
+    towards = towards.view(b, h, r, c)
+    if keep is not None:
+        towards *= keep
+    grad_scores = towards.sub_(inner).mul_(weights)
+    if sum_bias is not None:
+        place = sum_bias if sum_bias.shape[2] == 1 else sum_bias[:, :, rows]
+        place = place if sum_bias.shape[3] == 1 else place[..., span.cols]
+        place += grad_scores.sum_to_size(place.shape)
+    inputs = [q, k, *leaves]
+    targets = [
+        None if sum_q is None else sum_q[:, :, rows],
+        None if sum_k is None else sum_k[:, :, span.cols],
+        *sum_leaves,
+    ]
+    asked = [i for i, target in enumerate(targets) if target is not None]
+    if not asked or not raw.requires_grad:
+        return
+    found = torch.autograd.grad(
+        raw, [inputs[i] for i in asked], grad_scores, retain_graph=bool(leaves), allow_unused=True
+    )
+    for i, gradient in zip(asked, found, strict=True):
+        if gradient is not None:
+            targets[i] += gradient  # type: ignore[operator]
+
+
+def _keep(
+    call: Call, seed: Int64[Tensor, ""], rows: slice, span: Span
+) -> Float[Tensor, "b h r c"] | None:
+    """The dropout factors of a block: the same whenever they are drawn for the same seed."""
+    if not call.dropout:
+        return None
+    b, h, _, k = call.sizes
+    generator = torch.Generator().manual_seed(
+        (int(seed) + rows.start * k + span.cols.start) % 2**62
+    )
+    size = (b, h, rows.stop - rows.start, span.cols.stop - span.cols.start)
+    keep = torch.empty(size, dtype=call.work).bernoulli_(1 - call.dropout, generator=generator)
+    return (keep / (1 - call.dropout)).to(call.q.device)
+
+
+def _leaves(call: Call) -> list[Tensor]:
+    """The parameters that the score and the bias bring along, found in the graph of one pair."""
+    if isinstance(call.score, Scaled) and isinstance(call.bias, Tensor | None):
+        return []
+    first = slice(0, 1)
+    with torch.enable_grad():
+        pair = call.raw(call.q[:, :, first].detach(), call.k[:, :, first].detach(), first, first)
+    found: dict[int, Tensor] = {}
+    todo, seen = [pair.grad_fn], set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if isinstance(leaf, Tensor):
+            found[id(leaf)] = leaf
+        todo.extend(following for following, _ in node.next_functions)
+    return list(found.values())

@@ -1,0 +1,136 @@
+"""PyTorch's CPU flash operation, where it can express the call.
+
+`torch.nn.functional.scaled_dot_product_attention` falls back to an n × n matrix without a word
+when the operation cannot do what is asked. Here the operation itself is called, which also returns
+the row log-sum-exp, or `why_not` says why it cannot be. Three things it gets wrong are put right:
+rows of zero length (it stops the process), a last axis that is not contiguous (it reads the wrong
+numbers) and rows whose scores are all NaN or all -inf (it reports 0 for both).
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention._call import HALF, Call, runs, unreadable
+from regard.attention.masks import Both, Causal, Dense, Mask
+from regard.attention.scores import DotScore, Gaussian, Scaled
+from regard.errors import OptionError
+
+CHUNK = 2**22
+"""How many scores are held at once where rows are computed again."""
+
+
+def why_not(call: Call) -> str | None:
+    """Why the operation cannot do this call; None if it can."""
+    if call.q.device.type != "cpu":
+        return f"it runs on the CPU, and q is on {call.q.device}"
+    if not isinstance(call.score, DotScore):
+        return "the score does not reduce to a dot product"
+    if isinstance(call.score, Gaussian) and call.v.dtype in HALF:
+        return f"squared lengths do not fit into {call.v.dtype}"
+    if call.k.shape[-1] != call.v.shape[-1]:
+        return f"keys have d={call.k.shape[-1]} and values e={call.v.shape[-1]}, it wants one width"
+    if call.dropout:
+        return "it has no dropout"
+    if call.q.numel() == 0 or call.k.numel() == 0:
+        return "there is nothing to compute"
+    if call.bias is not None and not isinstance(call.bias, Tensor):
+        return f"{type(call.bias).__name__} would have to be written out, queries × keys"
+    if isinstance(call.bias, Tensor) and call.bias.requires_grad and torch.is_grad_enabled():
+        return "it gives no gradient to the bias"
+    _, rest = _without_causal(call)
+    if not all(_written(part) for part in rest):
+        return f"the mask {call.mask!r} would have to be written out, queries × keys"
+    return None
+
+
+def run(call: Call) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
+    """Output and row log-sum-exp."""
+    reason = why_not(call)
+    if reason is not None:
+        raise OptionError(f"attend: kernel='fused' cannot do this call: {reason}; use 'auto'")
+    causal, rest = _without_causal(call)
+    reduced = call.reduced()
+    assert isinstance(reduced.score, Scaled)
+    width = call.v.shape[-1]
+    q, k, v = (_last_axis_contiguous(x.to(call.v.dtype)) for x in (reduced.q, reduced.k, call.v))
+    if q.shape[-1] > width:
+        v = torch.nn.functional.pad(v, (0, q.shape[-1] - width))
+    output, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        q, k, v, 0.0, causal, attn_mask=_additive(call, rest), scale=reduced.score.factor
+    )
+    return _put_right(call, output[..., :width], logsumexp)
+
+
+def _without_causal(call: Call) -> tuple[bool, list[Mask]]:
+    """Whether the mask says causal in a way that the operation knows, and what else it says.
+
+    The operation aligns causal at the start, so its flag serves only when q = k; a single query
+    at the end sees everything.
+    """
+    parts = _parts(call.mask)
+    _, _, q, k = call.sizes
+    causal = any(isinstance(part, Causal) for part in parts)
+    if not causal or not (q == k or q == 1):
+        return False, parts
+    return q > 1, [part for part in parts if not isinstance(part, Causal)]
+
+
+def _parts(mask: Mask | None) -> list[Mask]:
+    """The masks that are joined by ``&``."""
+    if isinstance(mask, Both):
+        return _parts(mask.left) + _parts(mask.right)
+    return [] if mask is None else [mask]
+
+
+def _written(mask: Mask) -> bool:
+    """Whether the mask is written out already, or one row of it stands for all."""
+    return mask.keys_only or isinstance(mask, Dense)
+
+
+def _additive(call: Call, masks: list[Mask]) -> Float[Tensor, "#b #h #q k"] | None:
+    """Mask and bias as the one additive term that the operation takes."""
+    _, _, q, k = call.sizes
+    bias = None
+    if call.bias is not None:
+        bias = call.bias_block(*call.whole())
+    for mask in masks:
+        seen = mask.block(slice(0, q), slice(0, k), q, k, call.q.device)
+        if bias is None:
+            bias = torch.zeros(seen.shape, device=call.q.device)
+        bias = torch.where(seen, bias, -torch.inf)
+    if bias is None:
+        return None
+    bias = bias.detach().to(call.v.dtype)
+    bias = bias.reshape((1,) * (4 - bias.dim()) + tuple(bias.shape))
+    return bias.expand(*bias.shape[:3], k)
+
+
+def _last_axis_contiguous(x: Tensor) -> Tensor:
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def _put_right(call: Call, output: Tensor, logsumexp: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows with nothing to see: 0 and -inf. Rows whose scores are NaN: NaN.
+
+    The operation reports 0 and a log-sum-exp of 0 for both. A true log-sum-exp of exactly 0 is
+    rare, so the few rows that have it are computed again. Where numbers cannot be read (while
+    torch traces the call), NaN is taken from the queries alone.
+    """
+    if unreadable(output):
+        unknown = call.q.isnan().any(-1, keepdim=True)
+        return output.masked_fill(unknown, torch.nan), logsumexp
+    suspects = logsumexp.detach() == 0
+    if not bool(suspects.any()):
+        return output, logsumexp
+    exact, (b, h, _, k) = call.detached(), call.sizes
+    logsumexp = logsumexp.detach().clone()
+    height = max(1, CHUNK // (b * h * k))
+    for first, last in runs(suspects.flatten(0, 1).any(0).nonzero().flatten().numpy()):
+        for start in range(first, last, height):
+            rows = slice(start, min(start + height, last))
+            true = exact.scores(rows, slice(0, k)).logsumexp(-1)
+            logsumexp[:, :, rows] = torch.where(suspects[:, :, rows], true, logsumexp[:, :, rows])
+    return output.masked_fill(logsumexp.isnan().unsqueeze(-1), torch.nan), logsumexp

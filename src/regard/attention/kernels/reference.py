@@ -1,0 +1,26 @@
+"""The definition of what is right: plain attention in float64, written to be read."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention._call import Call, spread
+
+
+def run(call: Call) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
+    """Output and row log-sum-exp, computed in float64 whatever the dtype of the input."""
+    exact = dataclasses.replace(call, q=call.q.double(), k=call.k.double(), v=call.v.double())
+    scores = exact.scores(*exact.whole())
+
+    nothing = (scores == -torch.inf).all(-1, keepdim=True)
+    scores = scores.masked_fill(nothing, 0.0)
+    weights = torch.softmax(scores, -1).masked_fill(nothing, 0.0)
+    weights = torch.dropout(weights, call.dropout, call.dropout > 0)
+
+    output = weights @ spread(exact.v, exact.q.shape[1])
+    logsumexp = scores.logsumexp(-1).masked_fill(nothing.squeeze(-1), -torch.inf)
+    return output.to(call.v.dtype), logsumexp.to(call.work)

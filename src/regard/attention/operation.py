@@ -1,0 +1,175 @@
+"""Attention: `attend` gives the output, `look` the output and everything that led to it."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention._call import Call, prepare, unreadable
+from regard.attention.kernels import blocked, fused, reference
+from regard.attention.masks import Causal, Mask, causal
+from regard.attention.positions import Bias
+from regard.attention.record import Look
+from regard.attention.scores import Scaled, Score
+from regard.errors import OptionError
+
+KERNELS = ("auto", "reference", "blocked", "fused")
+
+SHORT = 256
+"""Up to so many keys a batch is faster as plain matrix products than as one fused operation."""
+FEW = 2**15
+"""But not below so many scores in all, where the fused operation starts sooner."""
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Mask | Tensor | None = None,
+    bias: Tensor | Bias | None = None,
+    score: str | Score = "scaled_dot",
+    dropout: float = 0.0,
+    kernel: str = "auto",
+) -> Float[Tensor, "*bh q e"]:
+    """For each query, the average of the values, weighted by how well the keys answer it.
+
+    weights = softmax(score(q, k) + bias) over the keys that the mask allows; output = weights v.
+
+    Args:
+        q: queries ``(…, h, q, d)``; also ``(n, d)`` and ``(b, n, d)``, one head.
+        k: keys ``(…, h_kv, k, d)``, where h is a multiple of h_kv.
+        v: values ``(…, h_kv, k, e)``. Leading axes broadcast.
+        mask: who may look at whom, such as ``causal & window(128)``; or a bool tensor
+            broadcastable to ``(…, h, q, k)``, True = may attend.
+        bias: added to the scores; a tensor likewise, or `ALiBi`, `RelativeBias`.
+        score: how a query is compared with a key, see `regard.attention.scores`.
+        dropout: how often a weight is set to 0 (and the others raised in turn).
+        kernel: ``"auto"``, or one of ``"reference"``, ``"blocked"``, ``"fused"``, which then runs
+            or raises. What stands at masked places must be finite.
+
+    A query with nothing to look at gets exactly 0.
+
+    >>> import torch
+    >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> attend(x, x, x, score="dot")
+    tensor([[0.8446, 0.5777],
+            [0.5777, 0.8446],
+            [0.7881, 0.7881]])
+
+    Vaswani et al., "Attention Is All You Need", 2017.
+    """
+    call = prepare("attend", q, k, v, mask, bias, score, dropout)
+    return call.restore(_run(call, kernel, logsumexp=False)[0])
+
+
+def look(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Mask | Tensor | None = None,
+    bias: Tensor | Bias | None = None,
+    score: str | Score = "scaled_dot",
+    dropout: float = 0.0,
+    kernel: str = "auto",
+) -> Look:
+    """What `attend` returns for the same arguments, bit for bit, with its weights on demand.
+
+    >>> import torch
+    >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    >>> look(x, x, x, score="dot").weights(queries=[2])
+    tensor([[0.2119, 0.2119, 0.5761]])
+    """
+    call = prepare("look", q, k, v, mask, bias, score, dropout)
+    output, logsumexp = _run(call, kernel, logsumexp=True)
+    return Look(call.detached(), output, logsumexp)
+
+
+def which(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    mask: Mask | Tensor | None = None,
+    bias: Tensor | Bias | None = None,
+    score: str | Score = "scaled_dot",
+    dropout: float = 0.0,
+) -> str:
+    """The kernel that `attend` would choose for these arguments, and why, in words.
+
+    >>> import torch
+    >>> x = torch.zeros(1, 8, 1024, 64)
+    >>> which(x, x, x)
+    'fused: the fastest for 1024 keys'
+    """
+    name, why = _choose(prepare("which", q, k, v, mask, bias, score, dropout))
+    return f"{name}: {why}"
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """`torch.nn.functional.scaled_dot_product_attention`, by `attend`: signature and meaning.
+
+    ``is_causal`` is aligned at the start, as in torch: query i sees keys 0 … i.
+    """
+    if is_causal and attn_mask is not None:
+        raise OptionError(
+            "scaled_dot_product_attention: attn_mask and is_causal are both given; give one, or "
+            "use attend(…, mask=causal & …)"
+        )
+    if not enable_gqa and query.dim() > 3 and query.shape[-3] != key.shape[-3] != 1:
+        raise OptionError(
+            f"scaled_dot_product_attention: query has h={query.shape[-3]} and key "
+            f"h={key.shape[-3]}; grouped heads need enable_gqa=True"
+        )
+    boolean = attn_mask is not None and attn_mask.is_floating_point() is False
+    mask: Mask | Tensor | None = attn_mask if boolean else None
+    if is_causal:
+        mask = causal if query.shape[-2] == key.shape[-2] else Causal(from_start=True)
+    return attend(
+        query,
+        key,
+        value,
+        mask=mask,
+        bias=None if boolean else attn_mask,
+        score="scaled_dot" if scale is None else Scaled(scale),
+        dropout=dropout_p,
+    )
+
+
+def _run(call: Call, kernel: str, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
+    """Output and, if the kernel has it or it was asked for, the row log-sum-exp."""
+    if kernel not in KERNELS:
+        raise OptionError(
+            f"attend: kernel={kernel!r} is unknown, expected {', '.join(map(repr, KERNELS))}"
+        )
+    if kernel == "auto":
+        kernel, _ = _choose(call)
+    if kernel == "reference":
+        return reference.run(call)
+    return fused.run(call) if kernel == "fused" else blocked.run(call, logsumexp)
+
+
+def _choose(call: Call) -> tuple[str, str]:
+    """The fastest kernel that can do the call, by what ``make bench`` measures."""
+    b, h, q, k = call.sizes
+    cannot = fused.why_not(call)
+    if cannot is not None:
+        return "blocked", f"fused cannot: {cannot}"
+    if unreadable(call.q) and not torch.compiler.is_compiling():
+        return "blocked", "torch.func transforms plain operations best"
+    if b * h * q * k < FEW:
+        return "fused", "so little work that what starts soonest wins"
+    if k <= SHORT:
+        return "blocked", f"batches of {k} keys are fastest as plain matrix products"
+    return "fused", f"the fastest for {k} keys"

@@ -1,0 +1,284 @@
+"""`Look`: what attention did, exactly, computed again on demand and never held as a whole.
+
+A look keeps q, k, v and the row log-sum-exp, all linear in the length. Weights, scores, entropies
+and top keys are recomputed from them in blocks of bounded size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from regard.attention._call import Call, Span, spread
+from regard.attention.kernels import blocked, fused
+from regard.attention.scores import Scaled
+from regard.errors import MemoryLimitError, OptionError, StaleError
+
+LIMIT = 2**30
+"""The bytes that a result may have unless the caller says more."""
+HEIGHT, WIDTH, SPAN = 128, 64, 2**22
+"""Queries in a block, keys in a block, and how many scores are held at once."""
+GROUP = 16
+"""How many keys stand behind one maximum in the first stage of `Look.top`."""
+
+Which = int | Sequence[int] | slice | Tensor | None
+"""Queries or heads: one, several, a slice, or all."""
+
+
+class Look:
+    """The output of a call of attention, and everything that led to it.
+
+    Shapes are those of the call; ``(…, h, q, d)`` below stands for ``(q, d)`` or ``(b, q, d)``
+    where the call was made so. Nothing here has a gradient but `output`.
+    """
+
+    output: Float[Tensor, "*bh q e"]
+    """What `attend` returns, bit for bit."""
+
+    def __init__(self, call: Call, output: Tensor, logsumexp: Tensor | None) -> None:
+        self._of = call
+        self._versions = _versions(call)
+        self._logsumexp = logsumexp
+        self.output = call.restore(output)
+
+    @property
+    def q(self) -> Float[Tensor, "*bh q d"]:
+        """The queries."""
+        return self._call.restore(self._call.q)
+
+    @property
+    def k(self) -> Float[Tensor, "*bg k d"]:
+        """The keys."""
+        return self._call.restore(self._call.k)
+
+    @property
+    def v(self) -> Float[Tensor, "*bg k e"]:
+        """The values."""
+        return self._call.restore(self._call.v)
+
+    @property
+    def logsumexp(self) -> Float[Tensor, "*bh q"]:
+        """Per query, the log of the sum of the exponentials of its scores; -inf if it sees none."""
+        return self._call.restore(self._lse)
+
+    def scores(
+        self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT
+    ) -> Float[Tensor, "*bh q k"]:
+        """What entered the softmax: scaled, bias added, masked places -inf."""
+        return self._call.restore(self._rows("scores", queries, heads, limit))
+
+    def weights(
+        self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT
+    ) -> Float[Tensor, "*bh q k"]:
+        """Exactly the weights of these queries and heads (all, if not said), before dropout.
+
+        Each row sums to 1, or is 0 where there was nothing to see. A result of more than `limit`
+        bytes raises instead.
+        """
+        return self._call.restore(self._softmax("weights", queries, heads, limit))
+
+    def contributions(
+        self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT
+    ) -> Float[Tensor, "*bh q k"]:
+        """Weight times the length of the value vector: how much of the output came from each key.
+
+        Kobayashi et al., "Attention is Not Only a Weight", 2020.
+        """
+        call = self._call
+        lengths = torch.linalg.vector_norm(call.v.to(call.work), dim=-1, keepdim=True)
+        lengths = spread(lengths, call.q.shape[1])[:, _indices(heads, call.q.shape[1], "heads")]
+        weights = self._softmax("contributions", queries, heads, limit)
+        return call.restore(weights * lengths.mT)
+
+    def top(self, n: int) -> tuple[Float[Tensor, "*bh q n"], Int64[Tensor, "*bh q n"]]:
+        """For every query its n largest weights, largest first, and the keys they belong to.
+
+        Masked or missing places have weight 0 and key -1.
+        """
+        call = self._call.reduced()
+        b, h, q, k = call.sizes
+        if not 1 <= n <= k:
+            raise OptionError(f"top: n={n}, expected 1 to k={k}")
+        values = torch.zeros(b, h, q, n, dtype=call.work, device=call.q.device)
+        places = torch.full((b, h, q, n), -1, dtype=torch.int64, device=call.q.device)
+        for rows, spans in self._blocks(call):
+            best: tuple[Tensor, Tensor] | None = None
+            for span in spans:
+                found, at = _top_of(call.span(rows, span), n)
+                at = at + span.cols.start
+                if best is not None:
+                    found, at = torch.cat([best[0], found], -1), torch.cat([best[1], at], -1)
+                best = found, at
+                if found.shape[-1] > n:
+                    found, order = found.topk(n, -1)
+                    best = found, at.gather(-1, order)
+            if best is None:
+                continue
+            found, order = best[0].sort(-1, descending=True)
+            weights = torch.exp(found - _finite(self._lse[:, :, rows]).unsqueeze(-1))
+            size = found.shape[-1]
+            values[:, :, rows, :size] = weights
+            at = best[1].gather(-1, order).masked_fill(found == -torch.inf, -1)
+            places[:, :, rows, :size] = at
+        return self._call.restore(values), self._call.restore(places)
+
+    def entropy(self) -> Float[Tensor, "*bh q"]:
+        """Per query, how spread out its weights are, in nats: 0 for one key, log k for all alike.
+
+        The mean of -log weight is the log-sum-exp minus the mean score, and the mean score is the
+        product of the query with the mean key: attention once more, with keys for values.
+        """
+        call = self._call.reduced()
+        if isinstance(call.score, Scaled) and call.bias is None:
+            q, k = call.q.to(call.work), call.k.to(call.work)
+            again = dataclasses.replace(call, q=q, k=k, v=k, dropout=0.0)
+            fast = fused.why_not(again) is None
+            mean_key, _ = fused.run(again) if fast else blocked.run(again, logsumexp=False)
+            mean = (q * mean_key).sum(-1) * call.score.factor
+        else:
+            mean = torch.zeros_like(self._lse)
+            for rows, _, weights, scores in self._weights(call):
+                mean[:, :, rows] += (weights * scores.masked_fill(weights == 0, 0.0)).sum(-1)
+        entropy = (self._lse - mean).clamp_(min=0.0)
+        return self._call.restore(entropy.masked_fill_(self._lse == -torch.inf, 0.0))
+
+    def received(self) -> Float[Tensor, "*bh k"]:
+        """Per key, the sum over the queries of the weight it was given, for each query head."""
+        call = self._call.reduced()
+        b, h, _, k = call.sizes
+        sums = torch.zeros(b, h, k, dtype=call.work, device=call.q.device)
+        for _, span, weights, _ in self._weights(call):
+            sums[:, :, span.cols] += weights.sum(-2)
+        return self._call.restore(sums)
+
+    def __repr__(self) -> str:
+        _, h, q, k = self._call.sizes
+        seen = "" if self._call.mask is None else f", mask={self._call.mask!r}"
+        return f"Look({h} heads, {q} queries, {k} keys{seen})"
+
+    @property
+    def _call(self) -> Call:
+        """The call that was looked at, if it still is what it was."""
+        if _versions(self._of) != self._versions:
+            raise StaleError(
+                "Look: a tensor of the call was changed in place after it was looked at, so its "
+                "weights are gone; ask before the change, or look at a clone"
+            )
+        return self._of
+
+    @property
+    def _lse(self) -> Float[Tensor, "b h q"]:
+        if self._logsumexp is None:
+            call = self._call.reduced()
+            b, h, q, _ = call.sizes
+            total = torch.full((b, h, q), -torch.inf, dtype=call.work, device=call.q.device)
+            for rows, spans in self._blocks(call):
+                for span in spans:
+                    part = call.span(rows, span).logsumexp(-1)
+                    total[:, :, rows] = torch.logaddexp(total[:, :, rows], part)
+            self._logsumexp = total
+        return self._logsumexp
+
+    def _blocks(self, call: Call) -> Iterator[tuple[slice, list[Span]]]:
+        b, h, _, _ = call.sizes
+        height = max(1, min(HEIGHT, SPAN // (b * h * WIDTH)))
+        return call.blocks(height, WIDTH, max(SPAN // (b * h * height) // WIDTH, 1) * WIDTH)
+
+    def _weights(self, call: Call) -> Iterator[tuple[slice, Span, Tensor, Tensor]]:
+        """Blocks of weights, with the scores that they were made of."""
+        for rows, spans in self._blocks(call):
+            norm = _finite(self._lse[:, :, rows]).unsqueeze(-1)
+            for span in spans:
+                scores = call.span(rows, span)
+                yield rows, span, torch.exp(scores - norm), scores
+
+    def _rows(self, what: str, queries: Which, heads: Which, limit: int) -> Tensor:
+        """The scores of whole rows ``(b, h, q, k)``."""
+        b, h, q, k = self._call.sizes
+        lines, chosen = _indices(queries, q, "queries"), _indices(heads, h, "heads")
+        size = b * len(chosen) * len(lines) * k * self._call.work.itemsize
+        if size > limit:
+            raise MemoryLimitError(
+                f"{what}: {b} × {len(chosen)} heads × {len(lines)} queries × {k} keys are "
+                f"{size:,} bytes, over the limit of {limit:,}; name queries= or heads=, use "
+                "top(n), entropy() or received(), which need no such matrix, or raise limit="
+            )
+        call = self._call.reduced()
+        result = torch.empty(b, len(chosen), len(lines), k, dtype=call.work, device=call.q.device)
+        height = max(1, SPAN // (b * h * k)) if k else q
+        done = 0
+        for first, last in _consecutive(lines):
+            for start in range(first, last, height):
+                rows = slice(start, min(start + height, last))
+                part = call.scores(rows, slice(0, k))[:, chosen]
+                result[:, :, done : done + part.shape[2]] = part
+                done += part.shape[2]
+        return result
+
+    def _softmax(self, what: str, queries: Which, heads: Which, limit: int) -> Tensor:
+        scores = self._rows(what, queries, heads, limit)
+        nothing = (scores == -torch.inf).all(-1, keepdim=True)
+        return torch.softmax(scores, -1).masked_fill_(nothing, 0.0)
+
+
+def _versions(call: Call) -> list[int]:
+    """How often torch has seen each tensor of the call changed in place."""
+    held: list[object] = [call.q, call.k, call.v, call.bias]
+    for part in (call.score, call.bias):
+        if isinstance(part, torch.nn.Module):
+            held.extend(part.parameters())
+    return [x._version for x in held if isinstance(x, Tensor) and not x.is_inference()]
+
+
+def _top_of(scores: Float[Tensor, "b h r c"], n: int) -> tuple[Tensor, Tensor]:
+    """The n largest scores of each row (all, if there are fewer) and where they stand.
+
+    Two stages: the n largest of the maxima of groups of keys, then the n largest of what stands
+    behind these. A group holds every c/GROUP-th key, so that its maximum is one of whole vectors.
+    """
+    c = scores.shape[-1]
+    columns = c // GROUP
+    if columns <= 2 * n:
+        found, at = scores.topk(min(n, c), -1)
+        return found, at
+    grouped = scores[..., : columns * GROUP].view(*scores.shape[:-1], GROUP, columns)
+    first = grouped.amax(-2).topk(n, -1, sorted=False).indices
+    steps = torch.arange(GROUP, device=scores.device).mul_(columns)
+    at = (first.unsqueeze(-2) + steps.unsqueeze(-1)).flatten(-2)
+    rest = torch.arange(columns * GROUP, c, device=scores.device).expand(*at.shape[:-1], -1)
+    at = torch.cat([at, rest], -1)
+    found, order = scores.gather(-1, at).topk(n, -1)
+    return found, at.gather(-1, order)
+
+
+def _finite(logsumexp: Tensor) -> Tensor:
+    """A norm to subtract from scores: +inf, and so weight 0, where there was nothing to see."""
+    return logsumexp.masked_fill(logsumexp == -torch.inf, torch.inf)
+
+
+def _indices(which: Which, size: int, axis: str) -> list[int]:
+    """The queries or heads asked for, as numbers from 0."""
+    if which is None:
+        return list(range(size))
+    if isinstance(which, slice):
+        return list(range(size))[which]
+    if isinstance(which, Tensor):
+        which = which.reshape(-1).tolist()
+    asked = [which] if isinstance(which, int) else [int(i) for i in which]
+    for index in asked:
+        if not -size <= index < size:
+            raise OptionError(f"{axis}: {index} asked for, but there are {size}, numbered from 0")
+    return [index % size for index in asked]
+
+
+def _consecutive(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """Runs of numbers that follow each other, as (first, one past the last), in their order."""
+    start = 0
+    for i in range(1, len(numbers) + 1):
+        if i == len(numbers) or numbers[i] != numbers[i - 1] + 1:
+            yield numbers[start], numbers[i - 1] + 1
+            start = i

@@ -1,0 +1,183 @@
+"""How a query is compared with a key.
+
+A score takes blocks of queries ``(…, q, d)`` and keys ``(…, k, d)`` and returns ``(…, q, k)``;
+any function of that form will do. The dot product is only the simplest choice. Scores that can be
+written as a dot product of changed queries and keys say so by a method `dot`, and then run on the
+fast kernels.
+
+| name | score of q and k | from |
+|---|---|---|
+| ``"dot"`` | q·k | the form without parameters |
+| ``"scaled_dot"`` | q·k / √d | Vaswani et al. 2017 |
+| ``Scaled(x)`` | x q·k | |
+| ``"cosine"`` | q·k / (|q| |k|) | Graves et al. 2014 |
+| ``"gaussian"`` | -|q - k|² / 2 | Nadaraya 1964, Watson 1964 |
+| ``Bilinear`` | qᵀ W k | Luong et al. 2015, "general" |
+| ``Additive`` | aᵀ tanh(W q + U k) | Bahdanau et al. 2015 |
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.errors import OptionError
+
+Score = Callable[[Tensor, Tensor], Tensor]
+"""Queries ``(…, q, d)`` and keys ``(…, k, d)`` to scores ``(…, q, k)``."""
+
+
+@runtime_checkable
+class DotScore(Protocol):
+    """A score that is a dot product, once queries and keys have been changed each for itself."""
+
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor: ...
+
+    def dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Queries, keys and a factor, such that the score is factor · q·k."""
+        ...
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """The dot product times a factor of your choice.
+
+    >>> Scaled(0.5)(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]])).item()
+    5.5
+    """
+
+    factor: float
+
+    def __call__(
+        self, q: Float[Tensor, "*bh q d"], k: Float[Tensor, "*bh k d"]
+    ) -> Float[Tensor, "*bh q k"]:
+        return q @ k.mT * self.factor
+
+    def dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        return q, k, self.factor
+
+
+@dataclass(frozen=True)
+class ScaledDot:
+    """The dot product over √d, which keeps its variance at 1 whatever the width."""
+
+    def __call__(
+        self, q: Float[Tensor, "*bh q d"], k: Float[Tensor, "*bh k d"]
+    ) -> Float[Tensor, "*bh q k"]:
+        return q @ k.mT / math.sqrt(q.shape[-1])
+
+    def dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        return q, k, 1 / math.sqrt(q.shape[-1])
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """The cosine of the angle: 1 in the same direction, -1 in the opposite one.
+
+    A vector of length 0 has no direction; its score is 0.
+    """
+
+    def __call__(
+        self, q: Float[Tensor, "*bh q d"], k: Float[Tensor, "*bh k d"]
+    ) -> Float[Tensor, "*bh q k"]:
+        q, k, _ = self.dot(q, k)
+        return q @ k.mT
+
+    def dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        normalize = nn.functional.normalize
+        return normalize(q, dim=-1), normalize(k, dim=-1), 1.0
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Minus half the squared distance: softmax makes of it the Gaussian kernel of width 1."""
+
+    def __call__(
+        self, q: Float[Tensor, "*bh q d"], k: Float[Tensor, "*bh k d"]
+    ) -> Float[Tensor, "*bh q k"]:
+        return (q.unsqueeze(-2) - k.unsqueeze(-3)).square().sum(-1) / -2
+
+    def dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        """-|q - k|² / 2 = (q, -|q|²/2, 1) · (k, 1, -|k|²/2)."""
+        half_q, half_k = (x.square().sum(-1, keepdim=True) / -2 for x in (q, k))
+        one_q, one_k = torch.ones_like(half_q), torch.ones_like(half_k)
+        return torch.cat([q, half_q, one_q], -1), torch.cat([k, one_k, half_k], -1), 1.0
+
+
+class Bilinear(nn.Module):
+    """A learned matrix between query and key, qᵀ W k; one per head if `heads` is given.
+
+    >>> Bilinear(4)(torch.ones(3, 4), torch.ones(5, 4)).shape
+    torch.Size([3, 5])
+    """
+
+    def __init__(self, width: int, key_width: int | None = None, heads: int | None = None) -> None:
+        super().__init__()
+        lead = () if heads is None else (heads,)
+        self.weight = nn.Parameter(torch.empty(*lead, width, key_width or width))
+        nn.init.normal_(self.weight, std=width**-0.5)
+
+    def forward(
+        self, q: Float[Tensor, "*bh q d"], k: Float[Tensor, "*bh k e"]
+    ) -> Float[Tensor, "*bh q k"]:
+        q, k, _ = self.dot(q, k)
+        return q @ k.mT
+
+    def dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
+        return q @ self.weight.to(q.dtype), k, 1.0
+
+
+class Additive(nn.Module):
+    """A small network that sees query and key together: aᵀ tanh(W q + U k).
+
+    >>> Additive(4, hidden=8)(torch.ones(3, 4), torch.ones(5, 4)).shape
+    torch.Size([3, 5])
+    """
+
+    def __init__(self, width: int, hidden: int, key_width: int | None = None) -> None:
+        super().__init__()
+        self.of_query = nn.Parameter(torch.empty(width, hidden))
+        self.of_key = nn.Parameter(torch.empty(key_width or width, hidden))
+        self.out = nn.Parameter(torch.empty(hidden))
+        for weight in (self.of_query, self.of_key, self.out):
+            nn.init.normal_(weight, std=weight.shape[0] ** -0.5)
+
+    def forward(
+        self, q: Float[Tensor, "*bh q d"], k: Float[Tensor, "*bh k e"]
+    ) -> Float[Tensor, "*bh q k"]:
+        of_query, of_key, out = (w.to(q.dtype) for w in (self.of_query, self.of_key, self.out))
+        return torch.tanh((q @ of_query).unsqueeze(-2) + (k @ of_key).unsqueeze(-3)) @ out
+
+
+NAMED: dict[str, DotScore] = {
+    "dot": Scaled(1.0),
+    "scaled_dot": ScaledDot(),
+    "cosine": Cosine(),
+    "gaussian": Gaussian(),
+}
+
+
+def as_score(score: str | Score, caller: str) -> Score:
+    """The score of that name, or the callable itself."""
+    if isinstance(score, str):
+        if score in NAMED:
+            return NAMED[score]
+        near = difflib.get_close_matches(score, NAMED, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise OptionError(
+            f"{caller}: score={score!r} is unknown, expected {', '.join(map(repr, NAMED))}, "
+            f"Scaled(x), Bilinear, Additive or a function of blocks (q, k){meant}"
+        )
+    if callable(score):
+        return score
+    raise OptionError(
+        f"{caller}: score is {type(score).__name__}, expected a name such as 'scaled_dot' or a "
+        "function of blocks (q, k)"
+    )
