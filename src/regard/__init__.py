@@ -19,15 +19,18 @@ from regard.attention import (
     prefix,
     scaled_dot_product_attention,
     segments,
+    steps,
     window,
 )
 from regard.errors import (
     DtypeError,
+    FileError,
     MemoryLimitError,
     OptionError,
     RegardError,
     ShapeError,
     StaleError,
+    WordError,
 )
 
 __version__ = "0.1.0"
@@ -37,6 +40,7 @@ __all__ = [
     "Additive",
     "Bilinear",
     "DtypeError",
+    "FileError",
     "Learned",
     "Look",
     "MemoryLimitError",
@@ -48,6 +52,7 @@ __all__ = [
     "ShapeError",
     "Sinusoidal",
     "StaleError",
+    "WordError",
     "attend",
     "causal",
     "dense",
@@ -57,5 +62,6 @@ __all__ = [
     "prefix",
     "scaled_dot_product_attention",
     "segments",
+    "steps",
     "window",
 ]

@@ -33,6 +33,14 @@ class StaleError(RegardError, RuntimeError):
     """A record of something that has been changed since."""
 
 
+class FileError(RegardError, OSError):
+    """A file that cannot be read, understood or written."""
+
+
+class WordError(RegardError, LookupError):
+    """A word that is not there, or not so often."""
+
+
 def shape(tensor: object) -> str:
     """The shape of a tensor as the errors print it.
 

@@ -14,6 +14,7 @@ from regard.attention.operation import attend, look, scaled_dot_product_attentio
 from regard.attention.positions import ALiBi, Bias, Learned, RelativeBias, Rotary, Sinusoidal
 from regard.attention.record import Look
 from regard.attention.scores import Additive, Bilinear, Scaled
+from regard.attention.walkthrough import Steps, steps
 
 __all__ = [
     "ALiBi",
@@ -27,6 +28,7 @@ __all__ = [
     "Rotary",
     "Scaled",
     "Sinusoidal",
+    "Steps",
     "attend",
     "causal",
     "dense",
@@ -36,6 +38,7 @@ __all__ = [
     "prefix",
     "scaled_dot_product_attention",
     "segments",
+    "steps",
     "which",
     "window",
 ]

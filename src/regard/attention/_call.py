@@ -28,9 +28,9 @@ Given = tuple[Tensor, Tensor, Tensor]
 """q, k and v as the user passed them, for the errors."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Call:
-    """The arguments of one call in canonical form."""
+    """The arguments of one call in canonical form; nobody changes one."""
 
     q: Float[Tensor, "b h q d"]
     k: Float[Tensor, "b g k d"]

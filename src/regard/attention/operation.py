@@ -155,6 +155,8 @@ def _run(call: Call, kernel: str, logsumexp: bool) -> tuple[Tensor, Tensor | Non
         )
     if kernel == "auto":
         kernel, _ = _choose(call)
+    elif kernel == "fused" and (reason := fused.why_not(call)) is not None:
+        raise OptionError(f"attend: kernel='fused' cannot do this call: {reason}; use 'auto'")
     if kernel == "reference":
         return reference.run(call)
     return fused.run(call) if kernel == "fused" else blocked.run(call, logsumexp)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.attention._call import Call, Span, spread
 from regard.attention.kernels import blocked, fused
-from regard.attention.scores import Scaled
+from regard.attention.scores import Scaled, ScaledDot, Score
 from regard.errors import MemoryLimitError, OptionError, StaleError
 
 LIMIT = 2**30
@@ -65,11 +65,24 @@ class Look:
         """Per query, the log of the sum of the exponentials of its scores; -inf if it sees none."""
         return self._call.restore(self._lse)
 
+    @property
+    def score(self) -> Score:
+        """How queries were compared with keys."""
+        return self._call.score
+
+    def compared(
+        self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT
+    ) -> Float[Tensor, "*bh q k"]:
+        """Queries compared with keys, and nothing else yet: no scaling, no bias, no mask."""
+        score = Scaled(1.0) if isinstance(self.score, Scaled | ScaledDot) else self.score
+        bare = dataclasses.replace(self._call, mask=None, bias=None, score=score)
+        return self._call.restore(self._rows("compared", bare, queries, heads, limit))
+
     def scores(
         self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT
     ) -> Float[Tensor, "*bh q k"]:
         """What entered the softmax: scaled, bias added, masked places -inf."""
-        return self._call.restore(self._rows("scores", queries, heads, limit))
+        return self._call.restore(self._rows("scores", self._call, queries, heads, limit))
 
     def weights(
         self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT
@@ -196,18 +209,20 @@ class Look:
                 scores = call.span(rows, span)
                 yield rows, span, torch.exp(scores - norm), scores
 
-    def _rows(self, what: str, queries: Which, heads: Which, limit: int) -> Tensor:
-        """The scores of whole rows ``(b, h, q, k)``."""
-        b, h, q, k = self._call.sizes
+    def _rows(
+        self, what: str, call: Call, queries: Which, heads: Which, limit: int
+    ) -> Float[Tensor, "b h q k"]:
+        """The scores of whole rows."""
+        b, h, q, k = call.sizes
         lines, chosen = _indices(queries, q, "queries"), _indices(heads, h, "heads")
-        size = b * len(chosen) * len(lines) * k * self._call.work.itemsize
+        size = b * len(chosen) * len(lines) * k * call.work.itemsize
         if size > limit:
             raise MemoryLimitError(
                 f"{what}: {b} × {len(chosen)} heads × {len(lines)} queries × {k} keys are "
                 f"{size:,} bytes, over the limit of {limit:,}; name queries= or heads=, use "
                 "top(n), entropy() or received(), which need no such matrix, or raise limit="
             )
-        call = self._call.reduced()
+        call = call.reduced()
         result = torch.empty(b, len(chosen), len(lines), k, dtype=call.work, device=call.q.device)
         height = max(1, SPAN // (b * h * k)) if k else q
         done = 0
@@ -220,7 +235,7 @@ class Look:
         return result
 
     def _softmax(self, what: str, queries: Which, heads: Which, limit: int) -> Tensor:
-        scores = self._rows(what, queries, heads, limit)
+        scores = self._rows(what, self._call, queries, heads, limit)
         nothing = (scores == -torch.inf).all(-1, keepdim=True)
         return torch.softmax(scores, -1).masked_fill_(nothing, 0.0)
 

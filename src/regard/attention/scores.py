@@ -22,7 +22,6 @@ import difflib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -34,19 +33,19 @@ Score = Callable[[Tensor, Tensor], Tensor]
 """Queries ``(…, q, d)`` and keys ``(…, k, d)`` to scores ``(…, q, k)``."""
 
 
-@runtime_checkable
-class DotScore(Protocol):
+class DotScore:
     """A score that is a dot product, once queries and keys have been changed each for itself."""
 
-    def __call__(self, q: Tensor, k: Tensor) -> Tensor: ...
+    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
+        raise NotImplementedError
 
     def dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         """Queries, keys and a factor, such that the score is factor · q·k."""
-        ...
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(DotScore):
     """The dot product times a factor of your choice.
 
     >>> Scaled(0.5)(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]])).item()
@@ -65,7 +64,7 @@ class Scaled:
 
 
 @dataclass(frozen=True)
-class ScaledDot:
+class ScaledDot(DotScore):
     """The dot product over √d, which keeps its variance at 1 whatever the width."""
 
     def __call__(
@@ -78,7 +77,7 @@ class ScaledDot:
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(DotScore):
     """The cosine of the angle: 1 in the same direction, -1 in the opposite one.
 
     A vector of length 0 has no direction; its score is 0.
@@ -96,7 +95,7 @@ class Cosine:
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(DotScore):
     """Minus half the squared distance: softmax makes of it the Gaussian kernel of width 1."""
 
     def __call__(
@@ -111,7 +110,7 @@ class Gaussian:
         return torch.cat([q, half_q, one_q], -1), torch.cat([k, one_k, half_k], -1), 1.0
 
 
-class Bilinear(nn.Module):
+class Bilinear(nn.Module, DotScore):
     """A learned matrix between query and key, qᵀ W k; one per head if `heads` is given.
 
     >>> Bilinear(4)(torch.ones(3, 4), torch.ones(5, 4)).shape

@@ -16,7 +16,8 @@ from torch import Tensor
 from regard.attention._call import HALF, Call, runs, unreadable
 from regard.attention.masks import Both, Causal, Dense, Mask
 from regard.attention.scores import DotScore, Gaussian, Scaled
-from regard.errors import OptionError
+
+_FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
 CHUNK = 2**22
 """How many scores are held at once where rows are computed again."""
@@ -47,10 +48,7 @@ def why_not(call: Call) -> str | None:
 
 
 def run(call: Call) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
-    """Output and row log-sum-exp."""
-    reason = why_not(call)
-    if reason is not None:
-        raise OptionError(f"attend: kernel='fused' cannot do this call: {reason}; use 'auto'")
+    """Output and row log-sum-exp, of a call for which `why_not` has no reason."""
     causal, rest = _without_causal(call)
     reduced = call.reduced()
     assert isinstance(reduced.score, Scaled)
@@ -58,7 +56,7 @@ def run(call: Call) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
     q, k, v = (_last_axis_contiguous(x.to(call.v.dtype)) for x in (reduced.q, reduced.k, call.v))
     if q.shape[-1] > width:
         v = torch.nn.functional.pad(v, (0, q.shape[-1] - width))
-    output, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+    output, logsumexp = _FLASH(
         q, k, v, 0.0, causal, attn_mask=_additive(call, rest), scale=reduced.score.factor
     )
     return _put_right(call, output[..., :width], logsumexp)

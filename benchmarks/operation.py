@@ -1,0 +1,208 @@
+"""`attend` and `look` beside what torch offers: ``python benchmarks/operation.py [part …]``.
+
+Parts: shapes, window, look, memory, flex. Every ratio has both sides in the same run.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import torch
+from timing import machine, peak_bytes, side_by_side
+from torch.nn.functional import scaled_dot_product_attention as sdpa
+
+from regard import attend, causal, look, padding, window
+from regard.attention import which
+
+
+@dataclass
+class Case:
+    """One shape ``(b, h, n, d)``, causal or not, padded or not."""
+
+    b: int
+    h: int
+    n: int
+    d: int
+    causal: bool = False
+    padded: bool = False
+
+    def __str__(self) -> str:
+        words = f"{self.b}×{self.h}×{self.n}×{self.d}"
+        return words + (" causal" if self.causal else "") + (" padded" if self.padded else "")
+
+
+CASES = [
+    Case(64, 8, 20, 64),
+    Case(64, 8, 20, 64, causal=True),
+    Case(64, 8, 20, 64, padded=True),
+    Case(64, 8, 20, 64, causal=True, padded=True),
+    Case(128, 8, 12, 64),
+    Case(128, 4, 24, 32, padded=True),
+    Case(32, 8, 31, 64, causal=True),
+    Case(64, 8, 32, 64),
+    Case(64, 8, 32, 64, padded=True),
+    Case(32, 8, 64, 64),
+    Case(16, 8, 128, 64, causal=True),
+    Case(16, 8, 128, 64, padded=True),
+    Case(8, 8, 256, 64),
+    Case(4, 8, 512, 64, causal=True),
+    Case(4, 8, 512, 64, padded=True),
+    Case(2, 8, 1024, 64),
+    Case(1, 8, 2048, 64, causal=True),
+    Case(1, 8, 4096, 64),
+    Case(1, 8, 8192, 64),
+    Case(1, 8, 8192, 64, causal=True),
+]
+
+
+def shapes() -> None:
+    """`attend` against `scaled_dot_product_attention` on 20 shapes."""
+    print("\n| shape | torch, ms | regard, ms | times as fast | kernel |\n|---|---|---|---|---|")
+    for case in CASES:
+        q, k, v = (torch.randn(case.b, case.h, case.n, case.d) for _ in range(3))
+        mask = causal if case.causal else None
+        dense = None
+        if case.padded:
+            lengths = torch.linspace(case.n * 0.6, case.n, case.b).long()
+            mask = padding(lengths) if mask is None else mask & padding(lengths)
+            dense = padding(lengths).tensor(1, case.n)
+            if case.causal:
+                dense = dense & causal.tensor(case.n)
+        plain_causal = case.causal and not case.padded
+        theirs, ours = side_by_side(
+            [
+                lambda: sdpa(q, k, v, attn_mask=dense, is_causal=plain_causal),  # noqa: B023
+                lambda: attend(q, k, v, mask=mask),  # noqa: B023
+            ]
+        )
+        name = which(q, k, v, mask=mask).split(":")[0]
+        print(f"| {case} | {theirs * 1e3:.3f} | {ours * 1e3:.3f} | {theirs / ours:.2f} | {name} |")
+
+
+def windowed() -> None:
+    """A sliding window over a long document, forwards, and forwards and backwards."""
+    n = 16_384
+    q, k, v = (torch.randn(1, 8, n, 64) for _ in range(3))
+    mask = causal & window(256)
+    dense = mask.tensor(n)
+    theirs, ours = side_by_side(
+        [lambda: sdpa(q, k, v, attn_mask=dense), lambda: attend(q, k, v, mask=mask)], rounds=3
+    )
+    print(
+        "\n| causal & window(256), 16,384 tokens, 8 heads | torch, s | regard, s | times as fast |"
+    )
+    print("|---|---|---|---|")
+    print(f"| forwards | {theirs:.3f} | {ours:.4f} | {theirs / ours:.1f} |")
+    for x in (q, k, v):
+        x.requires_grad_()
+    grad = torch.randn(1, 8, n, 64)
+
+    def both_ways(output: torch.Tensor) -> None:
+        output.backward(grad)
+        for x in (q, k, v):
+            x.grad = None
+
+    theirs, ours = side_by_side(
+        [
+            lambda: both_ways(sdpa(q, k, v, attn_mask=dense)),
+            lambda: both_ways(attend(q, k, v, mask=mask)),
+        ],
+        rounds=2,
+    )
+    print(f"| forwards and backwards | {theirs:.3f} | {ours:.4f} | {theirs / ours:.1f} |")
+
+
+def looking() -> None:
+    """Top keys and entropy of every row, against the plain matrix."""
+    q, k, v = (torch.randn(8, 4096, 64) for _ in range(3))
+    q4, k4, v4 = q[None], k[None], v[None]
+
+    def plain() -> object:
+        weights = torch.softmax(q @ k.mT / 8, -1)
+        output = weights @ v
+        return output, weights.topk(8, -1), -torch.special.xlogy(weights, weights).sum(-1)
+
+    def ours() -> object:
+        seen = look(q4, k4, v4)
+        return seen.output, seen.top(8), seen.entropy()
+
+    theirs, mine, only = side_by_side([plain, ours, lambda: attend(q4, k4, v4)], rounds=5)
+    print("\n| 4,096 tokens, 8 heads of 64 | plain, s | regard, s | times as fast |")
+    print("|---|---|---|---|")
+    print(f"| output, top(8) and entropy() | {theirs:.3f} | {mine:.3f} | {theirs / mine:.2f} |")
+    print(f"| attend alone | | {only:.3f} | |")
+
+
+def memory() -> None:
+    """Peak memory above the inputs of the long cases, each in a process of its own."""
+    print("\n| peak above the inputs | MiB |\n|---|---|")
+    for name in MEMORY:
+        done = subprocess.run(
+            [sys.executable, __file__, "peak", name], capture_output=True, text=True, check=True
+        )
+        print(f"| {name} | {int(done.stdout) / 2**20:.0f} |")
+
+
+def _look_at_65536() -> int:
+    q, k, v = (torch.randn(1, 8, 65_536, 64) for _ in range(3))
+    before = peak_bytes()
+    seen = look(q, k, v, mask=causal)
+    seen.top(8)
+    seen.entropy()
+    return before
+
+
+def _window(n: int, backwards: bool) -> int:
+    q, k, v = (torch.randn(1, 8, n, 64, requires_grad=backwards) for _ in range(3))
+    before = peak_bytes()
+    output = attend(q, k, v, mask=causal & window(256))
+    if backwards:
+        output.sum().backward()
+    return before
+
+
+MEMORY = {
+    "look, top(8), entropy(): 65,536 tokens, 8 heads, causal": _look_at_65536,
+    "causal & window(256), 16,384 tokens": lambda: _window(16_384, False),
+    "causal & window(256), 65,536 tokens": lambda: _window(65_536, False),
+    "causal & window(256), 16,384 tokens, and backwards": lambda: _window(16_384, True),
+    "causal & window(256), 65,536 tokens, and backwards": lambda: _window(65_536, True),
+}
+
+
+def flex() -> None:
+    """`flex_attention`, compiled, on the same window (it has no backward pass on the CPU)."""
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    n = 16_384
+    q, k, v = (torch.randn(1, 8, n, 64) for _ in range(3))
+    mask = create_block_mask(
+        lambda b, h, i, j: (j <= i) & (i - j < 256), None, None, n, n, device="cpu"
+    )
+    compiled = torch.compile(flex_attention)
+    with torch.no_grad():
+        theirs, ours = side_by_side(
+            [
+                lambda: compiled(q, k, v, block_mask=mask),
+                lambda: attend(q, k, v, mask=causal & window(256)),
+            ],
+            rounds=5,
+        )
+    print("\n| causal & window(256), 16,384 tokens | flex, s | regard, s | times as fast |")
+    print(f"|---|---|---|---|\n| forwards | {theirs:.4f} | {ours:.4f} | {theirs / ours:.2f} |")
+
+
+PARTS = {"shapes": shapes, "window": windowed, "look": looking, "memory": memory, "flex": flex}
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    torch.set_num_threads(2)
+    wanted = sys.argv[1:] or list(PARTS)
+    if wanted[0] == "peak":
+        print(-MEMORY[wanted[1]]() + peak_bytes())
+    else:
+        print(machine())
+        for part in wanted:
+            PARTS[part]()

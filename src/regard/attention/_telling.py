@@ -1,0 +1,216 @@
+"""The six steps told in words and numbers: what `walkthrough.Steps` knows, as an `Account`."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from regard.attention.account import Account, Step, Table, brief, number, vector
+from regard.attention.scores import ScaledDot
+
+if TYPE_CHECKING:
+    from regard.attention.walkthrough import Steps
+
+BASIC = "No weights: the vectors themselves are compared and summed."
+
+
+def account(s: Steps, i: int) -> Account:
+    """The six steps for word i; with several heads, those of each and then how they are joined."""
+    word = s.words[i]
+    title = f"{word}, word {i + 1} of {len(s.words)}: {' '.join(s.words)}"
+    preface = "" if s.projected else BASIC
+    told: list[Step] = []
+    for head in range(s.count):
+        own = _six(s, i, head)
+        if s.count > 1:
+            own = [dataclasses.replace(step, part=f"Head {head + 1}") for step in own]
+        told += own
+    if s.count > 1 or s.combine is not None:
+        told.append(_joined(s, i))
+    return Account(title, preface, tuple(told))
+
+
+def _six(s: Steps, i: int, head: int) -> list[Step]:
+    """The six steps of one head for word i."""
+    q, weights, masked, scores, scaled = (
+        (x[head] if s.count > 1 else x)[i] for x in (s.q, s.weights, s.masked, s.scores, s.scaled)
+    )
+    k, v = ((s.spread(x)[head] if s.count > 1 else x) for x in (s.k, s.v))
+    word = s.words[i]
+    names = [f"{name} ←" if s.keys is s.words and j == i else name for j, name in enumerate(s.keys)]
+    marked = i if s.keys is s.words else None
+
+    def table(columns: tuple[str, ...], *cells: list[Any]) -> Table:
+        return Table(columns, tuple(zip(names, *cells, strict=True)), marked)
+
+    keys, values = [_row(x) for x in k], [_row(x) for x in v]
+    return [
+        _step_1(s, i, q, table, keys, values),
+        _step_2(s, word, q, scores, table, keys),
+        _step_3(s, q, scores, scaled, masked, table),
+        _step_4(masked, weights, table),
+        Step(
+            "Values times weights",
+            "each value by its weight; what hardly matters is drowned",
+            table(
+                ("word", "weight", "value", "weight × value"),
+                weights.tolist(),
+                values,
+                [_row(x) for x in weights.unsqueeze(-1) * v],
+            ),
+        ),
+        Step(
+            "Sum",
+            f"z({word}) = Σ weight × value",
+            Table(("word", "z"), ((word, _row(s.heads[head][i] if s.count > 1 else s.heads[i])),)),
+            note="This goes on to the next layer." if s.count == 1 and s.combine is None else "",
+        ),
+    ]
+
+
+def _step_1(
+    s: Steps, i: int, q: Tensor, table: Callable[..., Table], keys: list[Any], values: list[Any]
+) -> Step:
+    if not s.projected and s.count == 1:
+        return Step(
+            "Query, keys and values", "q = k = v = x", table(("word", "x = q = k = v"), values)
+        )
+    formula = f"q({s.words[i]}) = x W_Q = {vector(_row(q))}; k = x W_K and v = x W_V"
+    if not s.projected:
+        formula = f"the vectors split into heads; q({s.words[i]}) = {vector(_row(q))}"
+    note = f"x({s.words[i]}) = {vector(_row(s.x[i]))}"
+    return Step("Query, keys and values", formula, table(("word", "k", "v"), keys, values), note)
+
+
+def _step_2(
+    s: Steps, word: str, q: Tensor, scores: Tensor, table: Callable[..., Table], keys: list[Any]
+) -> Step:
+    results = scores.tolist()
+    if s.factor is None:
+        name = type(s.seen.score).__name__.lower()
+        formula = f"q({word}) compared with k(each word): {name}"
+        return Step("Scores", formula, table(("word", "score"), results))
+    formula = f"q({word}) · k(each word)"
+    if len(q) > 4:
+        return Step("Scores", formula, table(("word", "k", "q·k"), keys, results))
+    sums = [
+        " + ".join(f"{brief(a)}×{brief(b)}" for a, b in zip(_row(q), key, strict=True))
+        for key in keys
+    ]
+    return Step("Scores", formula, table(("word", "q·k", "="), sums, results))
+
+
+def _step_3(
+    s: Steps,
+    q: Tensor,
+    scores: Tensor,
+    scaled: Tensor,
+    masked: Tensor,
+    table: Callable[..., Table],
+) -> Step:
+    factor = s.factor
+    if isinstance(s.seen.score, ScaledDot):
+        formula = f"divided by √d_k = √{len(q)} = {math.sqrt(len(q)):.4f}"
+    elif factor is not None and factor != 1:
+        formula = f"times {number(factor)}"
+    else:
+        formula = "none, the score is used as it is"
+    columns: tuple[str, ...] = ("word", "score", "scaled")
+    cells = [scores.tolist(), scaled.tolist()]
+    hidden = masked == -torch.inf
+    if not torch.equal(masked, scaled):
+        columns += ("bias and mask",)
+        bias = (masked - scaled).tolist()
+        cells.append(
+            ["may not look: -∞" if no else number(b) for no, b in zip(hidden, bias, strict=True)]
+        )
+    note = ""
+    if bool(hidden.any()):
+        note = f"{int(hidden.sum())} of {len(hidden)} words may not be looked at."
+    return Step("Scaling", formula, table(columns, *cells), note)
+
+
+def _step_4(masked: Tensor, weights: Tensor, table: Callable[..., Table]) -> Step:
+    highest = masked.max()
+    if highest == -torch.inf:
+        return Step(
+            "Softmax",
+            "there is nothing to look at, so every weight is 0",
+            table(("word", "weight"), weights.tolist()),
+        )
+    powers = torch.exp(masked)
+    total = powers.sum()
+    columns = ("word", "scaled", "e^scaled", "weight")
+    cells = [masked.tolist(), powers.tolist(), weights.tolist()]
+    formula = f"e^scaled over their sum, {number(total.item())}"
+    if not bool(total.isfinite()) or total == 0:
+        powers = torch.exp(masked - highest)
+        columns = ("word", "scaled", "e^(scaled − largest)", "weight")
+        cells[1] = powers.tolist()
+        formula = (
+            f"e^(scaled − largest) over their sum, {number(powers.sum().item())}; "
+            "taking the largest away changes nothing and keeps the numbers small"
+        )
+    note = f"They are positive and sum to {weights.sum().item():.4f}."
+    return Step("Softmax", formula, table(columns, *cells), note)
+
+
+def _joined(s: Steps, i: int) -> Step:
+    parts: list[tuple[Any, ...]] = []
+    if s.count > 1:
+        parts = [(f"head {head + 1}", _row(s.heads[head][i])) for head in range(s.count)]
+        parts.append(("side by side", _row(s.heads[:, i].flatten())))
+    formula = "the heads side by side"
+    if s.combine is not None:
+        formula += ", times W_O" if s.count > 1 else ""
+        formula = formula if s.count > 1 else "z W_O"
+        parts.append(("times W_O", _row(s.output[i])))
+    return Step("Combination", formula, Table(("", "z"), tuple(parts)), part="All heads")
+
+
+def matrices(s: Steps) -> Account:
+    """The whole calculation in matrix form."""
+    preface = "" if s.projected else BASIC
+    factor = s.factor
+    scaling = "scores, as they are"
+    if isinstance(s.seen.score, ScaledDot):
+        scaling = f"Q Kᵀ / √{s.q.shape[-1]}"
+    elif factor is not None and factor != 1:
+        scaling = f"{number(factor)} Q Kᵀ"
+    plan = [
+        ("Queries", "Q = X W_Q" if s.projected else "Q = X", s.q, s.words, None),
+        ("Keys", "K = X W_K" if s.projected else "K = X", s.k, s.keys, None),
+        ("Values", "V = X W_V" if s.projected else "V = X", s.v, s.keys, None),
+        ("Scores", "Q Kᵀ" if factor is not None else "compared", s.scores, s.words, s.keys),
+        ("Scaled and masked", scaling, s.masked, s.words, s.keys),
+        ("Weights", "softmax of each row; every row sums to 1", s.weights, s.words, s.keys),
+        ("Output", "weights times V", s.output, s.words, None),
+    ]
+    told = []
+    for title, formula, matrix, rows, columns in plan:
+        grouped = matrix.dim() > 2
+        for head, one in enumerate(matrix if grouped else [matrix]):
+            told.append(
+                Step(
+                    f"{title}, head {head + 1}" if grouped else title,
+                    f"{formula} ({one.shape[0]} × {one.shape[1]})",
+                    _as_table(one, rows, columns),
+                )
+            )
+    return Account(s.title, preface, tuple(told))
+
+
+def _as_table(matrix: Tensor, rows: Sequence[str], columns: Sequence[str] | None) -> Table:
+    if columns is None or len(columns) > 12:
+        return Table(("", ""), tuple((n, _row(x)) for n, x in zip(rows, matrix, strict=True)))
+    cells = tuple((n, *x.tolist()) for n, x in zip(rows, matrix, strict=True))
+    return Table(("", *columns), cells)
+
+
+def _row(x: Tensor) -> tuple[float, ...]:
+    return tuple(x.tolist())

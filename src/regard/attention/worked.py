@@ -1,0 +1,27 @@
+"""The worked example that many readers of guides to self-attention have met.
+
+Three vectors of width 4 and three matrices, printed with one row per output: the projections are
+``x @ W.T``, three numbers each. ``regard steps --example worked`` does the calculation properly;
+the docs page on the worked example sets it beside what a much-read guide prints.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from regard.attention.walkthrough import Steps, steps
+
+X = ((1.0, 0.0, 0.0, 1.0), (0.0, 2.0, 2.0, 0.0), (1.0, 1.0, 0.0, 0.0))
+W_Q = ((0.5, 0.2, 0.1, 0.3), (0.1, 0.3, 0.2, 0.5), (0.3, 0.1, 0.5, 0.2))
+W_K = ((0.4, 0.1, 0.3, 0.2), (0.2, 0.4, 0.1, 0.3), (0.3, 0.2, 0.4, 0.1))
+W_V = ((0.2, 0.3, 0.1, 0.4), (0.4, 0.2, 0.3, 0.1), (0.1, 0.4, 0.2, 0.3))
+
+
+def worked() -> Steps:
+    """The example's six steps, in float64.
+
+    >>> worked().weights[0]
+    tensor([0.2724, 0.4476, 0.2800], dtype=torch.float64)
+    """
+    x, w_q, w_k, w_v = (torch.tensor(m, dtype=torch.float64) for m in (X, W_Q, W_K, W_V))
+    return steps(x, w_q.T, w_k.T, w_v.T)

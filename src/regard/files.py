@@ -1,0 +1,40 @@
+"""Writing files so that nothing is ever half-written."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from regard.errors import FileError, OptionError
+
+
+def write_text(path: str | Path, forms: Mapping[str, Callable[[], str]], caller: str) -> None:
+    """Write the form that the path's ending asks for: beside the file, then renamed onto it."""
+    target = Path(path)
+    form = forms.get(target.suffix.lower())
+    if form is None:
+        raise OptionError(
+            f"{caller}: {target} ends in {target.suffix or 'nothing'!r}, "
+            f"expected {' or '.join(forms)}"
+        )
+    text = form()
+    try:
+        handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise FileError(f"{caller}: cannot write {target}: {error.strerror}") from None
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(beside, 0o666 & ~_umask())
+        os.replace(beside, target)
+    except OSError as error:
+        os.unlink(beside)
+        raise FileError(f"{caller}: cannot write {target}: {error.strerror}") from None
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,211 @@
+"""Attention as a layer: without parameters, and with queries, keys, values and several heads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention import Bias, Mask, Rotary, attend, look
+from regard.attention.scores import Score
+from regard.attention.walkthrough import Steps, steps
+from regard.errors import OptionError, ShapeError, shape
+
+
+class SelfAttention(nn.Module):
+    """Self-attention without parameters: every vector becomes an average of all of them.
+
+    What it does is decided by what feeds it alone.
+
+    >>> layer = SelfAttention()
+    >>> layer(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
+    tensor([[0.7311, 0.2689],
+            [0.2689, 0.7311]])
+    """
+
+    def __init__(self, score: str | Score = "dot") -> None:
+        super().__init__()
+        self.score = score
+
+    def forward(self, x: Tensor, *, mask: Mask | Tensor | None = None) -> Float[Tensor, "*b n d"]:
+        """x ``(n, d)`` or ``(b, n, d)`` to vectors of the same shape."""
+        return attend(x, x, x, mask=mask, score=self.score)
+
+    def steps(
+        self, x: Tensor, words: Sequence[str] | None = None, *, mask: Mask | Tensor | None = None
+    ) -> Steps:
+        """The six steps for one sequence x ``(n, d)``."""
+        return steps(x, words=words, mask=mask, score=self.score)
+
+
+class MultiHeadAttention(nn.Module):
+    """Attention with learned queries, keys and values, in several heads at once.
+
+    head_i = attend(x W_Q, c W_K, c W_V) in columns i of each; output = (head_1, …, head_h) W_O.
+    The context c is x itself for self-attention, another sequence for cross-attention.
+
+    Args:
+        width: of x and of the result.
+        heads: how many; each is width / heads wide, so that all cost about as much as one.
+        kv_heads: how many heads keys and values have, a divisor of heads; as many, if not said.
+        position: `Rotary` (of the head's width) turns queries and keys; `ALiBi` or
+            `RelativeBias` is added to the scores.
+        dropout: of the weights, while training.
+        bias: whether the four projections have one.
+
+    Weights are ``(d_in, d_out)``, used as ``x @ w``.
+
+    >>> layer = MultiHeadAttention(width=6, heads=2)
+    >>> layer(torch.zeros(5, 6)).shape
+    torch.Size([5, 6])
+
+    Vaswani et al., "Attention Is All You Need", 2017; Ainslie et al., "GQA", 2023.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        kv_heads: int | None = None,
+        position: nn.Module | None = None,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        kv_heads = heads if kv_heads is None else kv_heads
+        if min(width, heads, kv_heads) < 1 or width % heads:
+            raise OptionError(
+                f"MultiHeadAttention: width={width} does not split into heads={heads}; "
+                "choose heads that divide the width"
+            )
+        if heads % kv_heads:
+            raise OptionError(
+                f"MultiHeadAttention: heads={heads} is not a multiple of kv_heads={kv_heads}; "
+                "choose kv_heads that divide the heads"
+            )
+        if position is not None and not isinstance(position, Rotary | Bias):
+            raise OptionError(
+                f"MultiHeadAttention: position is {type(position).__name__}, expected Rotary, "
+                "ALiBi or RelativeBias; Sinusoidal and Learned are added to x before the layer"
+            )
+        self.width, self.heads, self.kv_heads = width, heads, kv_heads
+        self.head_width = width // heads
+        self.dropout = dropout
+        self.position = position
+        narrow = kv_heads * self.head_width
+        self.w_q = nn.Parameter(torch.empty(width, width))
+        self.w_k = nn.Parameter(torch.empty(width, narrow))
+        self.w_v = nn.Parameter(torch.empty(width, narrow))
+        self.w_o = nn.Parameter(torch.empty(width, width))
+        self.b_q = nn.Parameter(torch.zeros(width)) if bias else None
+        self.b_k = nn.Parameter(torch.zeros(narrow)) if bias else None
+        self.b_v = nn.Parameter(torch.zeros(narrow)) if bias else None
+        self.b_o = nn.Parameter(torch.zeros(width)) if bias else None
+        for weight in (self.w_q, self.w_k, self.w_v, self.w_o):
+            nn.init.xavier_uniform_(weight)
+
+    def forward(
+        self, x: Tensor, context: Tensor | None = None, *, mask: Mask | Tensor | None = None
+    ) -> Float[Tensor, "*b n width"]:
+        """x ``(n, width)`` or ``(b, n, width)`` to vectors of the same shape.
+
+        Looks at `context`, or at x itself.
+        """
+        q, k, v, bias = self._project(x, context)
+        dropout = self.dropout if self.training else 0.0
+        heads = attend(q, k, v, mask=mask, bias=bias, dropout=dropout)
+        return self._combine(self._join(heads, x))
+
+    def steps(
+        self,
+        x: Tensor,
+        words: Sequence[str] | None = None,
+        *,
+        context: Tensor | None = None,
+        context_words: Sequence[str] | None = None,
+        mask: Mask | Tensor | None = None,
+    ) -> Steps:
+        """The six steps of every head for one sequence x ``(n, width)``."""
+        if x.dim() != 2:
+            raise ShapeError(
+                f"steps: x has shape {shape(x)}, expected one sequence (n,width); pick one by x[i]"
+            )
+        with torch.no_grad():
+            q, k, v, bias = self._project(x, context)
+            seen = look(q, k, v, mask=mask, bias=bias)
+            if context is not None and context_words is None:
+                context_words = [f"c{i}" for i in range(1, len(context) + 1)]
+            return Steps(x, seen, words, context=context_words, combine=self._combine)
+
+    @classmethod
+    def from_torch(cls, module: nn.MultiheadAttention) -> MultiHeadAttention:
+        """The same layer as a `torch.nn.MultiheadAttention`, with the same numbers.
+
+        Whatever its ``batch_first``, this one takes ``(b, n, width)``.
+        """
+        if module.bias_k is not None or module.add_zero_attn:
+            raise OptionError(
+                "from_torch: the module adds keys of its own (add_bias_kv or add_zero_attn), "
+                "which MultiHeadAttention does not"
+            )
+        if module.in_proj_weight is None:
+            raise OptionError(
+                f"from_torch: the module has kdim={module.kdim} and vdim={module.vdim} beside "
+                f"embed_dim={module.embed_dim}; MultiHeadAttention has one width"
+            )
+        layer = cls(
+            module.embed_dim,
+            module.num_heads,
+            dropout=module.dropout,
+            bias=module.in_proj_bias is not None,
+        ).to(module.in_proj_weight)
+        with torch.no_grad():
+            weights = module.in_proj_weight.chunk(3)
+            for own, weight in zip((layer.w_q, layer.w_k, layer.w_v), weights, strict=True):
+                own.copy_(weight.T)
+            layer.w_o.copy_(module.out_proj.weight.T)
+            if module.in_proj_bias is not None:
+                biases = (*module.in_proj_bias.chunk(3), module.out_proj.bias)
+                own_biases = (layer.b_q, layer.b_k, layer.b_v, layer.b_o)
+                for own_bias, values in zip(own_biases, biases, strict=True):
+                    if own_bias is not None:
+                        own_bias.copy_(values)
+        return layer.train(module.training)
+
+    def extra_repr(self) -> str:
+        return f"width={self.width}, heads={self.heads}, kv_heads={self.kv_heads}"
+
+    def _project(
+        self, x: Tensor, context: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Bias | None]:
+        """Queries ``(b, h, q, d)``, keys and values ``(b, g, k, d)``, and the bias."""
+        context = x if context is None else context
+        for name, given in (("x", x), ("context", context)):
+            if given.dim() not in (2, 3) or given.shape[-1] != self.width:
+                raise ShapeError(
+                    f"MultiHeadAttention: {name} has shape {shape(given)}, expected (n,width) or "
+                    f"(b,n,width) with width={self.width}"
+                )
+        q = self._split(_affine(x, self.w_q, self.b_q), self.heads)
+        k = self._split(_affine(context, self.w_k, self.b_k), self.kv_heads)
+        v = self._split(_affine(context, self.w_v, self.b_v), self.kv_heads)
+        if isinstance(self.position, Rotary):
+            q, k = self.position(q), self.position(k)
+        return q, k, v, self.position if isinstance(self.position, Bias) else None
+
+    def _split(self, x: Tensor, heads: int) -> Float[Tensor, "b h n d"]:
+        x = x if x.dim() == 3 else x.unsqueeze(0)
+        return x.view(*x.shape[:2], heads, self.head_width).transpose(1, 2)
+
+    def _join(self, heads: Float[Tensor, "b h n d"], x: Tensor) -> Tensor:
+        joined = heads.transpose(1, 2).flatten(2)
+        return joined if x.dim() == 3 else joined[0]
+
+    def _combine(self, joined: Tensor) -> Tensor:
+        return _affine(joined, self.w_o, self.b_o)
+
+
+def _affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    return x @ weight if bias is None else x @ weight + bias
