@@ -16,7 +16,7 @@ from regard.errors import OptionError
 
 KERNELS = ("auto", "reference", "blocked", "fused")
 
-SHORT = 256
+SHORT = 128
 """Up to so many keys a batch is faster as plain matrix products than as one fused operation."""
 FEW = 2**15
 """But not below so many scores in all, where the fused operation starts sooner."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-import click
 import typer
+from typer.exceptions import TyperException
 
 from regard.cli.steps import steps
 from regard.errors import RegardError
@@ -14,15 +14,17 @@ from regard.errors import RegardError
 app = typer.Typer(
     name="regard",
     help="Self-attention you can see through.",
-    no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 
 
-@app.callback()
-def _root() -> None:
+@app.callback(invoke_without_command=True)
+def _root(context: typer.Context) -> None:
     """Self-attention you can see through."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 app.command()(steps)
@@ -31,11 +33,11 @@ app.command()(steps)
 def main() -> None:
     """Run the program; bad input ends in one line on standard error and a non-zero status."""
     try:
-        app(standalone_mode=False)
-    except click.ClickException as error:
+        app(prog_name="regard", standalone_mode=False)
+    except TyperException as error:
         print(f"regard: {error.format_message()}", file=sys.stderr)
         sys.exit(error.exit_code)
-    except click.Abort:
+    except typer.Abort:
         sys.exit(130)
     except RegardError as error:
         print(f"regard: {error}", file=sys.stderr)

@@ -58,6 +58,8 @@ def steps(
     json_: Annotated[bool, typer.Option("--json", help="Print every number as JSON.")] = False,
 ) -> None:
     """Self-attention in six steps, with every number: of one --word, or in matrix form."""
+    if heads < 1:
+        raise OptionError(f"steps: --heads {heads}, expected 1 or more")
     mask = _mask(window_, causal_)
     if sum(source is not None for source in (sentence, matrix, example)) != 1:
         raise OptionError("steps: give a sentence, or --matrix FILE, or --example worked")
@@ -120,7 +122,7 @@ def _of_sentence(
 
 def _made_up(what: str, size: int) -> torch.Tensor:
     """Numbers with one decimal between -1 and 1: the same for the same word and seed."""
-    generator = torch.Generator().manual_seed(zlib.crc32(what.encode()))
+    generator = torch.Generator().manual_seed(zlib.crc32(what.encode(errors="surrogateescape")))
     return torch.randint(-10, 11, (size,), generator=generator).double() / 10
 
 

@@ -11,6 +11,8 @@ the rest: on batches of sentences nothing is faster on a CPU.
 from __future__ import annotations
 
 import dataclasses
+import threading
+from math import prod
 from typing import Any
 
 import torch
@@ -21,7 +23,13 @@ from regard.attention._call import Call, Span, unreadable, weighted_sum
 from regard.attention.scores import Scaled
 
 ONE_BLOCK = 2**22
-"""So many scores are computed in one go."""
+"""So many scores may be kept for the backward pass; more are computed again."""
+ENTRY = 2**20
+"""A batch entry of so many scores is one block."""
+SCRATCH = 2**19
+"""So many scores are held at once where nothing is kept: what fits into the caches."""
+NARROW = 16
+"""Softmax over fewer keys than this is faster with the keys down the columns."""
 HEIGHT, WIDTH = 128, 64
 """Queries and keys in a block; how finely unreachable keys are told from reachable ones."""
 SPAN = 2**20
@@ -39,8 +47,13 @@ def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor |
         zero = sum(x[:, :, :0].sum() for x in (call.q, call.k, call.v))  # keeps the graph
         return call.v.new_zeros(b, h, q, call.v.shape[-1]) + zero, nothing
     thrift = 1 if isinstance(call.score, Scaled) else PAIRWISE
-    if b * h * q * k <= ONE_BLOCK // thrift or unreadable(call.q):
+    if unreadable(call.q):
         return _one_block(call, logsumexp)
+    if h * q * k <= ENTRY // thrift:
+        if thrift == 1 and not call.dropout and not call.needs_grad:
+            return _in_turn(call, logsumexp)
+        if b * h * q * k <= ONE_BLOCK // thrift:
+            return _one_block(call, logsumexp)
     entries = max(1, SPAN // thrift // (h * min(q, HEIGHT) * min(k, 8 * WIDTH)))
     if b <= entries:
         return _many_blocks(call, thrift)
@@ -49,6 +62,7 @@ def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor |
 
 
 def _one_block(call: Call, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
+    """All at once, in operations that torch can differentiate and trace."""
     rows, cols = call.whole()
     scores = call.raw(call.q, call.k, rows, cols)
     mask = call.mask_block(rows, cols)
@@ -63,6 +77,85 @@ def _one_block(call: Call, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
     weights = torch.dropout(weights, call.dropout, call.dropout > 0)
     output = weighted_sum(weights, call.v).to(call.v.dtype)
     return output, scores.detach().logsumexp(-1) if logsumexp else None
+
+
+def _in_turn(call: Call, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
+    """Some batch entries at a time, all in the same small scratch memory.
+
+    Fresh memory for every step would cost more than the arithmetic.
+    """
+    assert isinstance(call.score, Scaled)
+    b, h, n, m = call.sizes
+    g, width = call.k.shape[1], call.v.shape[-1]
+    rows = h // g * n
+    some = min(b, max(1, SCRATCH // (h * n * m)))
+    narrow = m < NARROW
+    size = (some * g, m, rows) if narrow else (some * g, rows, m)
+    scores, weights = _scratch(size, call.work, call.q.device)
+    output = call.q.new_empty(b * g, rows, width, dtype=call.work)
+    sums = call.q.new_empty(b * g, rows, dtype=call.work) if logsumexp else None
+    additive = _additive(call, narrow)
+    for start in range(0, b, some):
+        part = slice(start, min(start + some, b))
+        here = slice(part.start * g, part.stop * g)
+        if part.stop - start < some:
+            scores, weights = scores[: here.stop - here.start], weights[: here.stop - here.start]
+        q = call.q[part].to(call.work).reshape(-1, rows, call.q.shape[-1])
+        k = call.k[part].to(call.work).reshape(-1, m, call.k.shape[-1])
+        v = call.v[part].to(call.work).reshape(-1, m, width)
+        if additive is not None:
+            term = additive if additive.shape[0] == 1 else additive[part]
+            scores.view(-1, g, *((m, h // g, n) if narrow else (h // g, n, m))).copy_(term)
+        left, right = (k, q.mT) if narrow else (q, k.mT)
+        beta = 0 if additive is None else 1
+        torch.baddbmm(scores, left, right, beta=beta, alpha=call.score.factor, out=scores)
+        along = 1 if narrow else 2
+        torch.softmax(scores, along, out=weights)
+        if additive is not None and bool(weights.select(along, 0).isnan().any()):
+            weights.masked_fill_((scores == -torch.inf).all(along, keepdim=True), 0.0)
+        torch.bmm(weights.mT if narrow else weights, v, out=output[here])
+        if sums is not None:
+            torch.logsumexp(scores, along, out=sums[here])
+    output = output.view(b, h, n, width).to(call.v.dtype)
+    return output, None if sums is None else sums.view(b, h, n)
+
+
+_kept = threading.local()
+
+
+def _scratch(
+    size: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Two blocks of memory that this thread keeps from call to call, 4 MiB in float32."""
+    count = prod(size)
+    memory = getattr(_kept, "memory", None)
+    if (
+        memory is None
+        or memory.dtype != dtype
+        or memory.device != device
+        or memory.shape[1] < count
+    ):
+        with torch.inference_mode(False):
+            memory = torch.empty(2, max(count, SCRATCH), dtype=dtype, device=device)
+        if count <= SCRATCH:
+            _kept.memory = memory
+    return memory[0, :count].view(size), memory[1, :count].view(size)
+
+
+def _additive(call: Call, narrow: bool) -> Float[Tensor, "#b #g _ _ _"] | None:
+    """Mask and bias as one term, ready to be copied under the scores of `_in_turn`."""
+    rows, cols = call.whole()
+    mask, term = call.mask_block(rows, cols), call.bias_block(rows, cols)
+    if mask is not None:
+        nought = call.q.new_zeros((), dtype=call.work) if term is None else term
+        term = torch.where(mask, nought, -torch.inf)
+    if term is None:
+        return None
+    term = term.reshape((1,) * (4 - term.dim()) + tuple(term.shape))
+    g = call.k.shape[1]
+    grouped = (1, 1) if term.shape[1] == 1 else (g, term.shape[1] // g)
+    term = term.view(term.shape[0], *grouped, *term.shape[2:])
+    return term.permute(0, 1, 4, 2, 3) if narrow else term
 
 
 def _many_blocks(call: Call, thrift: int) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,506 @@
+"""What masks are: each kind, and how kinds compose. `masks` makes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import prod
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.errors import DtypeError, OptionError, ShapeError, shape
+
+NONE, SOME, ALL = 0, 1, 2
+"""What `Mask.cover` says of a block. So graded, ``&`` is the minimum, ``|`` the maximum."""
+
+Edges = NDArray[np.int64]
+"""Block boundaries along one axis, ``[0, 128, 256, …, n]``."""
+Cover = NDArray[np.int8]
+Device = torch.device | None
+
+
+class Mask:
+    """Which pairs of query and key may meet. Made by the functions below, not by hand."""
+
+    keys_only: bool = False
+    """Whether every query sees the same keys, so that one row stands for the whole mask."""
+
+    def block(
+        self, rows: slice, cols: slice, q: int, k: int, device: Device = None
+    ) -> Bool[Tensor, "*#bh #rows #cols"]:
+        """The part for these queries and keys, as bool, broadcastable to ``(b, h, rows, cols)``."""
+        raise NotImplementedError
+
+    def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
+        """For every block between the edges: `NONE`, `SOME` or `ALL` of its pairs may meet."""
+        raise NotImplementedError
+
+    def canonical(self, lead: tuple[int, ...], heads: int, rank: int, caller: str) -> Mask:
+        """The same mask for a call whose leading axes were flattened into one batch axis.
+
+        What it holds is checked against them and gets exactly one batch axis (of size 1 where it
+        is the same for all). At rank 3 a dense mask of 3 axes is ``(b, q, k)``.
+        """
+        return self
+
+    def take(self, entries: slice) -> Mask:
+        """The canonical mask of these batch entries."""
+        return self
+
+    def tensor(self, q: int, k: int | None = None) -> Bool[Tensor, "*#bh q k"]:
+        """The whole mask for q queries and k keys (as many, if not said), as a bool tensor.
+
+        >>> Window(before=1, after=0).tensor(3).int().tolist()
+        [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
+        """
+        k = q if k is None else k
+        whole = self.block(slice(0, q), slice(0, k), q, k)
+        return whole.expand(*whole.shape[:-2], q, k).clone()
+
+    def draw(self, q: int | None = None, k: int | None = None) -> str:
+        """The mask drawn with ``█`` (may attend) and ``░``, for each batch entry and head."""
+        natural = self._size()
+        q = q or natural or 8
+        k = k or natural or q
+        whole = self.tensor(q, k)
+        drawings = [
+            "\n".join(" ".join("█" if seen else "░" for seen in row) for row in one.tolist())
+            for one in whole.reshape(-1, q, k)
+        ]
+        return "\n\n".join(drawings)
+
+    def _size(self) -> int | None:
+        """How many keys the mask was made for; None if it fits any number."""
+        return None
+
+    def __and__(self, other: Mask) -> Mask:
+        return Both(self, as_mask(other, "&"))
+
+    def __or__(self, other: Mask) -> Mask:
+        return Either(self, as_mask(other, "|"))
+
+    def __invert__(self) -> Mask:
+        return self.mask if isinstance(self, Not) else Not(self)
+
+    def __bool__(self) -> bool:
+        raise OptionError("mask: has no truth value of its own; combine masks with &, | and ~")
+
+    def _key(self) -> tuple[Any, ...]:
+        """What makes two masks the same mask; tensors count by their content."""
+        values = (getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+        return (type(self), *(_content(value) for value in values))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mask) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __str__(self) -> str:
+        return self.draw()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Causal(Mask):
+    """Each query sees its own position and those before it."""
+
+    from_start: bool = False
+    """Query i stands at position i, as torch's ``is_causal`` has it, and not at i + k - q."""
+
+    def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
+        return _behind(rows, cols, q, k, device) >= (k - q if self.from_start else 0)
+
+    def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
+        nearest, farthest = _distances(rows, cols, q, k)
+        least = k - q if self.from_start else 0
+        return _grade(nearest >= least, farthest < least)
+
+    def __repr__(self) -> str:
+        return "causal, from the start" if self.from_start else "causal"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Window(Mask):
+    """Each query sees this many positions before and after its own, and its own."""
+
+    before: int
+    after: int
+
+    def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
+        behind = _behind(rows, cols, q, k, device)
+        return (behind <= self.before) & (behind >= -self.after)
+
+    def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
+        nearest, farthest = _distances(rows, cols, q, k)
+        return _grade(
+            (nearest >= -self.after) & (farthest <= self.before),
+            (farthest < -self.after) | (nearest > self.before),
+        )
+
+    def __repr__(self) -> str:
+        if self.before == self.after:
+            return f"window({self.before + 1})"
+        return f"window(before={self.before}, after={self.after})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prefix(Mask):
+    """Every query sees the first keys."""
+
+    length: int
+    keys_only = True
+
+    def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
+        return torch.arange(cols.start, cols.stop, device=device).unsqueeze(0) < self.length
+
+    def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
+        columns = _grade(cols[1:] <= self.length, cols[:-1] >= self.length)
+        return np.broadcast_to(columns, (len(rows) - 1, len(columns)))
+
+    def __repr__(self) -> str:
+        return f"prefix({self.length})"
+
+
+class _Held(Mask):
+    """A mask that holds one tensor, its only field, with batch axes before its `own` axes."""
+
+    own: ClassVar[int]
+
+    def canonical(self, lead: tuple[int, ...], heads: int, rank: int, caller: str) -> Mask:
+        (field,) = fields(self)  # type: ignore[arg-type]
+        tensor = getattr(self, field.name)
+        batch, own = (
+            tensor.shape[: tensor.dim() - self.own],
+            tensor.shape[tensor.dim() - self.own :],
+        )
+        if prod(batch) == 1:
+            return type(self)(tensor.reshape(1, *own))  # type: ignore[call-arg]
+        try:
+            return type(self)(tensor.expand(*lead, *own).reshape(-1, *own))  # type: ignore[call-arg]
+        except RuntimeError:
+            raise ShapeError(
+                f"{caller}: mask {self!r} has batch axes {tuple(batch)}, but the call has {lead}; "
+                "they must be equal or 1"
+            ) from None
+
+    def take(self, entries: slice) -> Mask:
+        (field,) = fields(self)  # type: ignore[arg-type]
+        tensor = getattr(self, field.name)
+        return self if tensor.shape[0] == 1 else type(self)(tensor[entries])  # type: ignore[call-arg]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Padding(_Held):
+    """The first ``lengths[b]`` keys of batch entry b are words, the rest is padding."""
+
+    lengths: Int[Tensor, "*batch"]
+    own = 0
+    keys_only = True
+
+    def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
+        self._fits(k)
+        places = torch.arange(cols.start, cols.stop, device=device)
+        return places < self.lengths.to(places.device)[..., None, None, None]
+
+    def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
+        self._fits(k)
+        if self.lengths.numel() == 0:
+            return np.full((len(rows) - 1, len(cols) - 1), ALL, np.int8)
+        shortest, longest = (int(length) for length in torch.aminmax(self.lengths))
+        columns = _grade(cols[1:] <= shortest, cols[:-1] >= longest)
+        return np.broadcast_to(columns, (len(rows) - 1, len(columns)))
+
+    def _fits(self, k: int) -> None:
+        if self.lengths.numel() and int(self.lengths.max()) > k:
+            raise ShapeError(
+                f"padding: lengths reach {int(self.lengths.max())} but there are k={k} keys; "
+                "a length counts the keys that are not padding"
+            )
+
+    def _size(self) -> int | None:
+        return max(int(self.lengths.max()), 1) if self.lengths.numel() else None
+
+    def __repr__(self) -> str:
+        return f"padding({_listed(self.lengths)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Keys(_Held):
+    """The keys marked True are seen by every query."""
+
+    seen: Bool[Tensor, "*batch k"]
+    own = 1
+    keys_only = True
+
+    def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
+        if self.seen.shape[-1] != k:
+            raise ShapeError(
+                f"keys: the mask has {self.seen.shape[-1]} places but there are k={k} keys; "
+                "give one bool per key"
+            )
+        part = self.seen[..., cols].to(device)
+        return part.unsqueeze(0) if part.dim() == 1 else part[..., None, None, :]
+
+    def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
+        whole = self.block(slice(0, q), slice(0, k), q, k)
+        return _cover_of(whole.reshape(-1, 1, k), rows, cols)
+
+    def _size(self) -> int | None:
+        return self.seen.shape[-1]
+
+    def __repr__(self) -> str:
+        return f"keys({_listed(self.seen)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Segments(_Held):
+    """A query sees the keys of its own segment: sentences packed into one row stay apart."""
+
+    ids: Int[Tensor, "*batch k"]
+    own = 1
+
+    def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
+        self._fits(q, k)
+        ids = self.ids.to(device)
+        shift = k - q
+        same = ids[..., rows.start + shift : rows.stop + shift, None] == ids[..., None, cols]
+        return same if ids.dim() == 1 else same.unsqueeze(-3)
+
+    def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
+        self._fits(q, k)
+        ids = self.ids.reshape(-1, k).cpu().numpy()
+        starts, shift = cols[:-1], k - q
+        low_k, high_k = np.minimum.reduceat(ids, starts, 1), np.maximum.reduceat(ids, starts, 1)
+        own, starts = ids[:, shift:], rows[:-1]
+        low_q, high_q = np.minimum.reduceat(own, starts, 1), np.maximum.reduceat(own, starts, 1)
+        low_q, high_q = low_q[:, :, None], high_q[:, :, None]
+        low_k, high_k = low_k[:, None, :], high_k[:, None, :]
+        one = (low_q == high_q) & (low_k == high_k) & (low_q == low_k)
+        apart = (high_q < low_k) | (high_k < low_q)
+        return _grade(np.all(one, 0), np.all(apart, 0))
+
+    def _fits(self, q: int, k: int) -> None:
+        if self.ids.shape[-1] != k or q > k:
+            raise ShapeError(
+                f"segments: there are {self.ids.shape[-1]} ids, but q={q} queries and k={k} keys; "
+                "give one id per key, and no more queries than keys"
+            )
+
+    def _size(self) -> int | None:
+        return self.ids.shape[-1]
+
+    def __repr__(self) -> str:
+        return f"segments({_listed(self.ids)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dense(_Held):
+    """A mask written out in full."""
+
+    seen: Bool[Tensor, "*bh q k"]
+    own = 3
+
+    def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
+        have_q, have_k = self.seen.shape[-2:]
+        if have_q not in (1, q) or have_k not in (1, k):
+            raise ShapeError(
+                f"mask: has q={have_q}, k={have_k} (mask {shape(self.seen)}), but there are q={q} "
+                f"queries and k={k} keys; give a mask (…,q,k), 1 where it is the same for all"
+            )
+        part = self.seen if have_q == 1 else self.seen[..., rows, :]
+        return (part if have_k == 1 else part[..., cols]).to(device)
+
+    def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
+        whole = self.block(slice(0, q), slice(0, k), q, k)
+        return _cover_of(whole.reshape(-1, *whole.shape[-2:]).expand(-1, -1, k), rows, cols)
+
+    def canonical(self, lead: tuple[int, ...], heads: int, rank: int, caller: str) -> Mask:
+        seen = self.seen
+        if seen.dim() < 4:
+            seen = (
+                seen.unsqueeze(1) if seen.dim() == rank == 3 else seen[(None,) * (4 - seen.dim())]
+            )
+        if seen.shape[-3] not in (1, heads):
+            raise ShapeError(
+                f"{caller}: mask has h={seen.shape[-3]} (mask {shape(self.seen)}), but q has "
+                f"h={heads}; give one mask per head, or 1 for all"
+            )
+        return super(Dense, Dense(seen)).canonical(lead, heads, rank, caller)
+
+    @property
+    def keys_only(self) -> bool:  # type: ignore[override]
+        return self.seen.shape[-2] == 1
+
+    def draw(self, q: int | None = None, k: int | None = None) -> str:
+        own_q, own_k = self.seen.shape[-2:]
+        return super().draw(q or own_q, k or own_k)
+
+    def __repr__(self) -> str:
+        return f"dense({shape(self.seen)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Pair(Mask):
+    """Two masks and what joins them."""
+
+    left: Mask
+    right: Mask
+
+    @property
+    def keys_only(self) -> bool:  # type: ignore[override]
+        return self.left.keys_only and self.right.keys_only
+
+    def canonical(self, lead: tuple[int, ...], heads: int, rank: int, caller: str) -> Mask:
+        return type(self)(
+            self.left.canonical(lead, heads, rank, caller),
+            self.right.canonical(lead, heads, rank, caller),
+        )
+
+    def take(self, entries: slice) -> Mask:
+        return type(self)(self.left.take(entries), self.right.take(entries))
+
+    def draw(self, q: int | None = None, k: int | None = None) -> str:
+        for part in (self.left, self.right):
+            if isinstance(part, Dense):
+                q, k = q or part.seen.shape[-2], k or part.seen.shape[-1]
+        return super().draw(q, k)
+
+    def _size(self) -> int | None:
+        return max(self.left._size() or 0, self.right._size() or 0) or None
+
+
+class Both(_Pair):
+    """``left & right``: what both allow."""
+
+    def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
+        return self.left.block(rows, cols, q, k, device) & self.right.block(
+            rows, cols, q, k, device
+        )
+
+    def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
+        return np.minimum(self.left.cover(rows, cols, q, k), self.right.cover(rows, cols, q, k))
+
+    def __repr__(self) -> str:
+        return " & ".join(
+            f"({part!r})" if isinstance(part, Either) else repr(part)
+            for part in (self.left, self.right)
+        )
+
+
+class Either(_Pair):
+    """``left | right``: what one of them allows."""
+
+    def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
+        return self.left.block(rows, cols, q, k, device) | self.right.block(
+            rows, cols, q, k, device
+        )
+
+    def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
+        return np.maximum(self.left.cover(rows, cols, q, k), self.right.cover(rows, cols, q, k))
+
+    def __repr__(self) -> str:
+        return f"{self.left!r} | {self.right!r}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Not(Mask):
+    """``~mask``: what the mask forbids."""
+
+    mask: Mask
+
+    @property
+    def keys_only(self) -> bool:  # type: ignore[override]
+        return self.mask.keys_only
+
+    def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
+        return ~self.mask.block(rows, cols, q, k, device)
+
+    def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
+        return (ALL - self.mask.cover(rows, cols, q, k)).astype(np.int8)
+
+    def canonical(self, lead: tuple[int, ...], heads: int, rank: int, caller: str) -> Mask:
+        return Not(self.mask.canonical(lead, heads, rank, caller))
+
+    def take(self, entries: slice) -> Mask:
+        return Not(self.mask.take(entries))
+
+    def _size(self) -> int | None:
+        return self.mask._size()
+
+    def __repr__(self) -> str:
+        return f"~({self.mask!r})" if isinstance(self.mask, _Pair) else f"~{self.mask!r}"
+
+
+def as_mask(mask: Mask | Tensor, caller: str) -> Mask:
+    """A mask as it is, or a bool tensor as `dense` reads it."""
+    if isinstance(mask, Mask):
+        return mask
+    if isinstance(mask, Tensor):
+        return Dense(checked_bool(mask, f"{caller}: mask", least=2))
+    raise OptionError(
+        f"{caller}: mask is {type(mask).__name__}, expected a mask such as causal or window(3), "
+        "or a bool tensor (…,q,k)"
+    )
+
+
+def checked_bool(seen: Tensor, caller: str, least: int) -> Tensor:
+    """The tensor, if it is of bools and has at least so many axes."""
+    if not isinstance(seen, Tensor) or seen.dtype != torch.bool:
+        kind = seen.dtype if isinstance(seen, Tensor) else type(seen).__name__
+        raise DtypeError(
+            f"{caller} is {kind}, expected a bool tensor (True = may attend); "
+            "additive terms go to bias="
+        )
+    if seen.dim() < least:
+        axes = "(…,k)" if least == 1 else "(…,q,k)"
+        raise ShapeError(f"{caller} has shape {shape(seen)}, expected {axes}")
+    return seen
+
+
+def _behind(rows: slice, cols: slice, q: int, k: int, device: Device) -> Tensor:
+    """How far each key stands behind each query: position minus position."""
+    shift = k - q
+    places = torch.arange(rows.start + shift, rows.stop + shift, device=device)
+    return places[:, None] - torch.arange(cols.start, cols.stop, device=device)
+
+
+def _distances(rows: Edges, cols: Edges, q: int, k: int) -> tuple[Edges, Edges]:
+    """The smallest and the largest of `_behind` in each block."""
+    first, last = rows[:-1] + (k - q), rows[1:] - 1 + (k - q)
+    return first[:, None] - (cols[1:] - 1), last[:, None] - cols[:-1]
+
+
+def _grade(everything: NDArray[np.bool_], nothing: NDArray[np.bool_]) -> Cover:
+    return SOME + everything.astype(np.int8) - nothing.astype(np.int8)
+
+
+def _cover_of(whole: Bool[Tensor, "bh #q k"], rows: Edges, cols: Edges) -> Cover:
+    """The cover of a mask that is written out, over all batch entries and heads."""
+    if whole.shape[0] == 0:
+        return np.full((len(rows) - 1, len(cols) - 1), ALL, np.int8)
+    anyone, everyone = whole.any(0).cpu().numpy(), whole.all(0).cpu().numpy()
+    anyone, everyone = (
+        np.logical_or.reduceat(anyone, cols[:-1], 1),
+        np.logical_and.reduceat(everyone, cols[:-1], 1),
+    )
+    if whole.shape[1] == 1:
+        grades = _grade(everyone, ~anyone)
+        return np.broadcast_to(grades, (len(rows) - 1, grades.shape[1]))
+    return _grade(
+        np.logical_and.reduceat(everyone, rows[:-1], 0),
+        ~np.logical_or.reduceat(anyone, rows[:-1], 0),
+    )
+
+
+def _content(value: object) -> object:
+    if isinstance(value, Tensor):
+        return (tuple(value.shape), value.cpu().contiguous().numpy().tobytes())
+    return value._key() if isinstance(value, Mask) else value
+
+
+def _listed(tensor: Tensor) -> str:
+    return str(tensor.tolist()) if tensor.numel() <= 16 else shape(tensor)

@@ -1,0 +1,135 @@
+"""A finished picture: a complete SVG document, to show, to save or to put beside another."""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.errors import OptionError
+from regard.view._svg import (
+    BOLD,
+    FONT,
+    INK,
+    PAPER,
+    TEXT_SIZE,
+    TITLE_SIZE,
+    Number,
+    escape,
+    label,
+    moved,
+    num,
+    tag,
+    text_width,
+    wrap,
+)
+
+MARGIN = 20
+TITLE_ROOM = 300
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing of width × height pixels, whose ``body`` is SVG markup within these bounds.
+
+    ``title`` is what a screen reader says. A margin and a near-white panel are added by `svg`, so
+    that it looks alike in a light page, in a dark one and in print. A notebook shows it.
+
+    >>> picture = Picture(40, 10, '<path d="M0 5h40" stroke="#000"/>', "a stroke")
+    >>> picture.svg()[:74]
+    '<svg xmlns="http://www.w3.org/2000/svg" width="80" height="50" viewBox="-2'
+    >>> picture.beside(picture, gap=20).width
+    100
+    """
+
+    width: Number
+    height: Number
+    body: str
+    title: str
+
+    def __post_init__(self) -> None:
+        for name, size in (("width", self.width), ("height", self.height)):
+            if not 0 < size < math.inf:
+                raise OptionError(f"Picture: {name} expected > 0 and finite, got {size}; in pixels")
+
+    def svg(self) -> str:
+        """The complete document."""
+        width, height = self.width + 2 * MARGIN, self.height + 2 * MARGIN
+        corner = {"x": -MARGIN, "y": -MARGIN, "width": width, "height": height}
+        return tag(
+            "svg",
+            tag("title", escape(self.title)),
+            tag("rect", **corner, rx=6, fill=PAPER),
+            self.body,
+            xmlns="http://www.w3.org/2000/svg",
+            width=width,
+            height=height,
+            viewBox=" ".join(map(num, corner.values())),
+            role="img",
+            font_family=FONT,
+            font_size=TEXT_SIZE,
+            fill=INK,
+            direction="ltr",  # not inherited from the page, or every anchor would turn
+            style="max-width:100%;height:auto",
+        )
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the document to a file ``.svg``: the whole of it, or nothing."""
+        target = Path(path)
+        if target.suffix.lower() != ".svg":
+            raise OptionError(
+                f"save: path expected to end in .svg, got {target.name!r}; only .svg is written "
+                "for now: convert it with rsvg-convert or a browser"
+            )
+        if not target.parent.is_dir():
+            raise OptionError(
+                f"save: path expected in a folder that exists, got {str(target)!r}; "
+                f"make {str(target.parent)!r} first"
+            )
+        if target.is_dir():
+            raise OptionError(
+                f"save: path expected a file, got the folder {str(target)!r}; add a name"
+            )
+        beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        try:
+            beside.write_bytes(self.svg().encode() + b"\n")
+            beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def beside(self, *others: Picture, gap: Number = 24) -> Picture:
+        """This picture and others in one, from left to right, their tops aligned."""
+        if not 0 <= gap < math.inf:
+            raise OptionError(f"beside: gap expected ≥ 0 and finite, got {gap}; in pixels")
+        bodies: list[str] = []
+        x: Number = 0
+        for picture in (self, *others):
+            bodies.append(moved(picture.body, x, 0))
+            x += picture.width + gap
+        title = " · ".join(picture.title for picture in (self, *others))
+        height = max(picture.height for picture in (self, *others))
+        return Picture(x - gap, height, "".join(bodies), title)
+
+
+def titled(
+    title: str, spoken: str, body: str, left: Number, top: Number, right: Number, bottom: Number
+) -> Picture:
+    """The picture of what is drawn between these edges, under its title if there is one."""
+    # A title may widen a narrow picture a little before it takes a second line.
+    size = TITLE_SIZE * BOLD
+    room = max(right - left, min(text_width(title, size), TITLE_ROOM))
+    lines = wrap(title, room, size)
+    pitch = 20
+    head = len(lines) * pitch + 14 if lines else 0
+    marks = [
+        label(line, 0, i * pitch + pitch / 2, size=TITLE_SIZE, weight=600, class_="title")
+        for i, line in enumerate(lines)
+    ]
+    marks.append(moved(body, -left, head - top))
+    height = math.ceil(head + bottom - top)
+    return Picture(math.ceil(room), height, "".join(marks), title if lines else spoken)
