@@ -1,5 +1,6 @@
 """Self-attention you can see through."""
 
+from regard import nn
 from regard.attention import (
     Additive,
     ALiBi,
@@ -58,6 +59,7 @@ __all__ = [
     "dense",
     "keys",
     "look",
+    "nn",
     "padding",
     "prefix",
     "scaled_dot_product_attention",

@@ -29,9 +29,15 @@ def write_text(path: str | Path, forms: Mapping[str, Callable[[], str]], caller:
             file.write(text)
         os.chmod(beside, 0o666 & ~_umask())
         os.replace(beside, target)
-    except OSError as error:
+    except BaseException as error:
         os.unlink(beside)
-        raise FileError(f"{caller}: cannot write {target}: {error.strerror}") from None
+        if isinstance(error, OSError):
+            raise FileError(f"{caller}: cannot write {target}: {error.strerror}") from None
+        if isinstance(error, UnicodeEncodeError):
+            raise FileError(
+                f"{caller}: cannot write {target}: the text has characters that are not Unicode"
+            ) from None
+        raise
 
 
 def _umask() -> int:

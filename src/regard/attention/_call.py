@@ -161,7 +161,7 @@ class Call:
         _, _, q, k = self.sizes
         return slice(0, q), slice(0, k)
 
-    def restore(self, x: Float[Tensor, "b h *rest"]) -> Float[Tensor, "..."]:
+    def restore(self, x: Tensor) -> Tensor:
         """A result with the leading axes that the user passed."""
         if self.rank == 4:
             return x

@@ -42,11 +42,12 @@ def _six(s: Steps, i: int, head: int) -> list[Step]:
     )
     k, v = ((s.spread(x)[head] if s.count > 1 else x) for x in (s.k, s.v))
     word = s.words[i]
-    names = [f"{name} ←" if s.keys is s.words and j == i else name for j, name in enumerate(s.keys)]
-    marked = i if s.keys is s.words else None
+    names = [f"{name} ←" if not s.cross and j == i else name for j, name in enumerate(s.keys)]
+    marked = None if s.cross else i
 
     def table(columns: tuple[str, ...], *cells: list[Any]) -> Table:
-        return Table(columns, tuple(zip(names, *cells, strict=True)), marked)
+        shares = columns.index("weight") if "weight" in columns else None
+        return Table(columns, tuple(zip(names, *cells, strict=True)), marked, shares)
 
     keys, values = [_row(x) for x in k], [_row(x) for x in v]
     return [
@@ -80,7 +81,8 @@ def _step_1(
         return Step(
             "Query, keys and values", "q = k = v = x", table(("word", "x = q = k = v"), values)
         )
-    formula = f"q({s.words[i]}) = x W_Q = {vector(_row(q))}; k = x W_K and v = x W_V"
+    of_q, of_k, of_v = s.made
+    formula = f"q({s.words[i]}) = {of_q} = {vector(_row(q))}; k = {of_k} and v = {of_v}"
     if not s.projected:
         formula = f"the vectors split into heads; q({s.words[i]}) = {vector(_row(q))}"
     note = f"x({s.words[i]}) = {vector(_row(s.x[i]))}"
@@ -99,7 +101,7 @@ def _step_2(
     if len(q) > 4:
         return Step("Scores", formula, table(("word", "k", "q·k"), keys, results))
     sums = [
-        " + ".join(f"{brief(a)}×{brief(b)}" for a, b in zip(_row(q), key, strict=True))
+        " + ".join(f"{brief(a)}×{_factor(b)}" for a, b in zip(_row(q), key, strict=True))
         for key in keys
     ]
     return Step("Scores", formula, table(("word", "q·k", "="), sums, results))
@@ -148,7 +150,7 @@ def _step_4(masked: Tensor, weights: Tensor, table: Callable[..., Table]) -> Ste
     columns = ("word", "scaled", "e^scaled", "weight")
     cells = [masked.tolist(), powers.tolist(), weights.tolist()]
     formula = f"e^scaled over their sum, {number(total.item())}"
-    if not bool(total.isfinite()) or total == 0:
+    if not 1e-3 <= total.item() < math.inf:
         powers = torch.exp(masked - highest)
         columns = ("word", "scaled", "e^(scaled − largest)", "weight")
         cells[1] = powers.tolist()
@@ -177,19 +179,28 @@ def matrices(s: Steps) -> Account:
     """The whole calculation in matrix form."""
     preface = "" if s.projected else BASIC
     factor = s.factor
+    of_q, of_k, of_v = (how[0].upper() + how[1:] for how in s.made)
+    sums = "every row sums to 1"
+    if bool((s.weights.sum(-1) == 0).any()):
+        sums = "every row sums to 1, or is 0 where there is nothing to look at"
+    output = "weights times V"
+    if s.count > 1:
+        output += ", the heads side by side"
+    if s.combine is not None:
+        output += ", times W_O"
     scaling = "scores, as they are"
     if isinstance(s.seen.score, ScaledDot):
         scaling = f"Q Kᵀ / √{s.q.shape[-1]}"
     elif factor is not None and factor != 1:
         scaling = f"{number(factor)} Q Kᵀ"
     plan = [
-        ("Queries", "Q = X W_Q" if s.projected else "Q = X", s.q, s.words, None),
-        ("Keys", "K = X W_K" if s.projected else "K = X", s.k, s.keys, None),
-        ("Values", "V = X W_V" if s.projected else "V = X", s.v, s.keys, None),
+        ("Queries", f"Q = {of_q}", s.q, s.words, None),
+        ("Keys", f"K = {of_k}", s.k, s.keys, None),
+        ("Values", f"V = {of_v}", s.v, s.keys, None),
         ("Scores", "Q Kᵀ" if factor is not None else "compared", s.scores, s.words, s.keys),
         ("Scaled and masked", scaling, s.masked, s.words, s.keys),
-        ("Weights", "softmax of each row; every row sums to 1", s.weights, s.words, s.keys),
-        ("Output", "weights times V", s.output, s.words, None),
+        ("Weights", f"softmax of each row; {sums}", s.weights, s.words, s.keys),
+        ("Output", output, s.output, s.words, None),
     ]
     told = []
     for title, formula, matrix, rows, columns in plan:
@@ -210,6 +221,11 @@ def _as_table(matrix: Tensor, rows: Sequence[str], columns: Sequence[str] | None
         return Table(("", ""), tuple((n, _row(x)) for n, x in zip(rows, matrix, strict=True)))
     cells = tuple((n, *x.tolist()) for n, x in zip(rows, matrix, strict=True))
     return Table(("", *columns), cells)
+
+
+def _factor(value: float) -> str:
+    text = brief(value)
+    return f"({text})" if text.startswith("-") else text
 
 
 def _row(x: Tensor) -> tuple[float, ...]:

@@ -34,6 +34,8 @@ class Table:
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     marked: int | None = None
+    shares: int | None = None
+    """The column of numbers between 0 and 1 that a page draws as bars, too."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,6 @@ class Account:
         """The account for a terminal, with tables."""
         from rich import box
         from rich.console import Group
-        from rich.markup import escape
         from rich.table import Table as Grid
         from rich.text import Text
 
@@ -93,10 +94,10 @@ class Account:
             parts.append(Text.assemble("\n", (f"{number}. {step.title}  ", "bold"), step.formula))
             grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
             for i, column in enumerate(step.table.columns):
-                grid.add_column(escape(column), justify="left" if i == 0 else "right")
+                grid.add_column(Text(column), justify="left" if i == 0 else "right")
             for i, row in enumerate(step.table.rows):
                 style = "bold" if i == step.table.marked else None
-                grid.add_row(*(escape(_plain(cell)) for cell in row), style=style)
+                grid.add_row(*(Text(_plain(cell)) for cell in row), style=style)
             parts.append(grid)
             if step.note:
                 parts.append(Text(step.note, "italic"))
@@ -127,7 +128,7 @@ class Account:
     def latex(self) -> str:
         """The account for a lecture: steps as an enumeration, tables as tabulars.
 
-        Needs the packages amsmath and booktabs, and a font with Greek and arrows (LuaLaTeX).
+        Needs the packages amsmath and booktabs.
         """
         items = []
         for number, step in self._numbered():
@@ -211,7 +212,8 @@ def number(value: float) -> str:
         return "∞" if value > 0 else "-∞"
     if abs(value) > ROUNDING and not 1e-4 <= abs(value) < 1e4:
         return f"{value:.2e}"
-    return f"{value:.4f}"
+    text = f"{value:.4f}"
+    return "0.0000" if text == "-0.0000" else text
 
 
 def brief(value: float) -> str:
@@ -223,7 +225,7 @@ def brief(value: float) -> str:
     text = number(value)
     if "." in text and "e" not in text:
         text = text.rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text
+    return text
 
 
 def vector(values: Sequence[float]) -> str:
@@ -261,12 +263,22 @@ def _html_table(table: Table) -> str:
     head = "".join(f"<th>{html.escape(column)}</th>" for column in table.columns)
     rows = []
     for i, row in enumerate(table.rows):
-        cells = "".join(f"<td>{html.escape(_plain(cell))}</td>" for cell in row)
+        cells = "".join(
+            f"<td{_bar(cell) if j == table.shares else ''}>{html.escape(_plain(cell))}</td>"
+            for j, cell in enumerate(row)
+        )
         rows.append(f"<tr{' class=marked' if i == table.marked else ''}>{cells}</tr>")
     return (
         f'<div class="wide"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
+
+
+def _bar(cell: Cell) -> str:
+    """A bar behind a number, as long as the number is of 1."""
+    percent = f"{100 * cell:.1f}%" if isinstance(cell, float) else "0%"
+    colours = f"#0072b240 {percent},transparent {percent}"
+    return f' style="min-width:6rem;background:linear-gradient(90deg,{colours})"'
 
 
 _TEX = str.maketrans(
@@ -289,6 +301,8 @@ _TEX = str.maketrans(
         "∞": r"$\infty$",
         "…": r"\dots{}",
         "→": r"$\to$",
+        "←": r"$\leftarrow$",
+        "ᵀ": r"$^{\mathsf{T}}$",
         "−": r"$-$",
     }
 )
@@ -300,15 +314,17 @@ def _tex(text: str) -> str:
 
 def _tex_table(table: Table) -> str:
     align = "l" + "r" * (len(table.columns) - 1)
-    head = " & ".join(_tex(column) for column in table.columns)
-    body = " \\\\\n    ".join(
-        " & ".join(
-            f"\\textbf{{{_tex(_plain(cell))}}}" if i == table.marked else _tex(_plain(cell))
-            for cell in row
-        )
-        for i, row in enumerate(table.rows)
-    )
+    lines = [_tex_row(table.columns)]
+    lines += [_tex_row(row, i == table.marked) for i, row in enumerate(table.rows)]
+    body = "\n    ".join(lines[1:])
     return (
-        f"  \\par\\begin{{tabular}}{{{align}}}\n    \\toprule\n    {head} \\\\\n    \\midrule\n"
-        f"    {body} \\\\\n    \\bottomrule\n  \\end{{tabular}}"
+        f"  \\par\\begin{{tabular}}{{{align}}}\n    \\toprule\n    {lines[0]}\n    \\midrule\n"
+        f"    {body}\n    \\bottomrule\n  \\end{{tabular}}"
     )
+
+
+def _tex_row(cells: Sequence[Cell], marked: bool = False) -> str:
+    texts = [_tex(_plain(cell)) for cell in cells]
+    row = " & ".join(f"\\textbf{{{text}}}" if marked else text for text in texts)
+    # The end of a row and a rule read on for a [ or a *, and would take a word for an option.
+    return ("{}" if row[:1] in ("[", "*") else "") + row + " \\\\"

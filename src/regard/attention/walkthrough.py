@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -23,9 +24,9 @@ from regard.attention import account
 from regard.attention.account import Account
 from regard.attention.masks import Mask
 from regard.attention.operation import look
-from regard.attention.positions import Bias, Rotary
+from regard.attention.positions import Bias, Learned, Rotary, Sinusoidal
 from regard.attention.record import Look
-from regard.attention.scores import Scaled, ScaledDot, Score
+from regard.attention.scores import Cosine, Gaussian, Scaled, ScaledDot, Score, as_score
 from regard.errors import OptionError, ShapeError, WordError, shape
 
 Numbers = Any
@@ -60,7 +61,7 @@ class Steps:
         words: Sequence[str] | None = None,
         *,
         context: Sequence[str] | None = None,
-        projected: bool = True,
+        made: Sequence[str] = ("x W_Q", "x W_K", "x W_V"),
         combine: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         """Take apart `seen`, a look at one sequence: ``(n, d)``, or ``(1, h, n, d)`` for h heads.
@@ -69,11 +70,12 @@ class Steps:
         """
         self.seen = seen
         self.x = x.detach()
-        self.projected = projected
+        self.made = tuple(made)
         self.combine = combine
         q, k = seen.q.shape[-2], seen.k.shape[-2]
         self.words = _named(words, q, "x", "words")
         self.keys = self.words
+        self.cross = context is not None or q != k
         if context is not None or q != k:
             self.keys = _named(context, k, "c", "context words")
 
@@ -91,7 +93,7 @@ class Steps:
 
     @cached_property
     def scores(self) -> Float[Tensor, "*h q k"]:
-        return self._per_head(self.seen.compared())
+        return self._per_head(self.seen.compared()).detach()
 
     @cached_property
     def scaled(self) -> Float[Tensor, "*h q k"]:
@@ -99,11 +101,11 @@ class Steps:
 
     @cached_property
     def masked(self) -> Float[Tensor, "*h q k"]:
-        return self._per_head(self.seen.scores())
+        return self._per_head(self.seen.scores()).detach()
 
     @cached_property
     def weights(self) -> Float[Tensor, "*h q k"]:
-        return self._per_head(self.seen.weights())
+        return self._per_head(self.seen.weights()).detach()
 
     @cached_property
     def weighted(self) -> Float[Tensor, "*h q k e"]:
@@ -181,7 +183,13 @@ class Steps:
     @property
     def title(self) -> str:
         """What the steps are of."""
-        return f"Self-attention in six steps: {' '.join(self.words)}"
+        kind = "Cross-attention" if self.cross else "Self-attention"
+        return f"{kind} in six steps: {' '.join(self.words)}"
+
+    @property
+    def projected(self) -> bool:
+        """Whether queries, keys or values are more than the vectors themselves."""
+        return self.made != ("x", "x", "x")
 
     def _per_head(self, x: Tensor) -> Tensor:
         """A result of the look without its batch axis, and without its head axis if it is one."""
@@ -230,6 +238,8 @@ def steps(
     >>> print(s.of("cat").steps[1].table.rows)
     (('the', '1×1 + 1×0', 1.0), ('cat ←', '1×1 + 1×1', 2.0))
     """
+    if x is None:
+        raise ShapeError("steps: x is None, expected one vector per word")
     matrices = {"x": x, "w_q": w_q, "w_k": w_k, "w_v": w_v, "w_o": w_o}
     given = {name: _matrix(name, m) for name, m in matrices.items() if m is not None}
     dtype = torch.float32
@@ -237,6 +247,7 @@ def steps(
         dtype = torch.promote_types(dtype, matrix.dtype)
     given = {name: matrix.to(dtype) for name, matrix in given.items()}
     x = given["x"]
+    _check_words(words)
     if words is not None and len(words) != len(x):
         raise ShapeError(
             f"steps: {len(words)} words but x has {len(x)} rows (x {shape(x)}); "
@@ -244,13 +255,29 @@ def steps(
         )
     bias = position if isinstance(position, Bias) else None
     if position is not None and bias is None and not isinstance(position, Rotary):
+        if not isinstance(position, Sinusoidal | Learned):
+            raise OptionError(
+                f"steps: position is {position!r}, expected Sinusoidal(width), Learned(length, "
+                "width), Rotary(width), ALiBi(heads) or RelativeBias(heads)"
+            )
         x = position(x)
     projected = [_times(x, given, name) for name in ("w_q", "w_k", "w_v")]
     basic = not any(name in given for name in ("w_q", "w_k", "w_v"))
     q, k, v = _split(projected, heads)
     if isinstance(position, Rotary):
         q, k = position(q), position(k)
-    seen = look(q, k, v, mask=mask, bias=bias, score=score or ("dot" if basic else "scaled_dot"))
+    how = as_score(score or ("dot" if basic else "scaled_dot"), "steps")
+    if q.shape[-1] != k.shape[-1] and isinstance(how, Scaled | ScaledDot | Cosine | Gaussian):
+        raise ShapeError(
+            f"steps: w_q has d_out={q.shape[-1]} but w_k has d_out={k.shape[-1]}; queries are "
+            "compared with keys, so give both one width"
+        )
+    seen = look(q, k, v, mask=mask, bias=bias, score=how)
+    if not bool(seen.output.isfinite().all()):
+        raise OptionError(
+            f"steps: the numbers are too large to multiply in {dtype}; "
+            "give float64, or smaller ones"
+        )
     w_o = given.get("w_o")
     joined = heads * seen.output.shape[-1]
     if w_o is not None and w_o.shape[0] != joined:
@@ -259,7 +286,10 @@ def steps(
             f"(w_o {shape(w_o)}); weights are (d_in,d_out), used as x @ w"
         )
     combine = None if w_o is None else (lambda z: z @ w_o)
-    return Steps(x, seen, words, projected=not basic, combine=combine)
+    made = [f"x {name.upper()}" if name in given else "x" for name in ("w_q", "w_k", "w_v")]
+    if isinstance(position, Rotary):
+        made[:2] = [f"{how}, turned by its position" for how in made[:2]]
+    return Steps(x, seen, words, made=made, combine=combine)
 
 
 def find(words: Sequence[str], word: str | int, occurrence: int = 1) -> int:
@@ -272,7 +302,8 @@ def find(words: Sequence[str], word: str | int, occurrence: int = 1) -> int:
     places = places or [i for i, other in enumerate(words) if other.lower() == word.lower()]
     if not places:
         near = difflib.get_close_matches(word, words, n=1, cutoff=0.4)
-        meant = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(words)}"
+        some = ", ".join(words[:12]) + (", …" if len(words) > 12 else "")
+        meant = f"; did you mean {near[0]!r}?" if near else f"; there are {some}"
         raise WordError(f"{word!r} is not in the sentence{meant}")
     if not 1 <= occurrence <= len(places):
         often = "once" if len(places) == 1 else f"{len(places)} times"
@@ -293,9 +324,15 @@ def _named(words: Sequence[str] | None, n: int, letter: str, what: str) -> tuple
 def _matrix(name: str, values: Numbers) -> Float[Tensor, "rows columns"]:
     """A matrix of finite numbers, or an error that says what it is instead."""
     try:
-        matrix = torch.as_tensor(values)
-    except (ValueError, TypeError, RuntimeError):
+        if isinstance(values, list | tuple) and values and isinstance(values[0], Tensor):
+            values = torch.stack(list(values))
+        elif isinstance(values, list | tuple) and values and isinstance(values[0], np.ndarray):
+            values = np.stack(values)
+        matrix = values if isinstance(values, Tensor) else torch.tensor(_copied(values))
+    except (ValueError, TypeError, RuntimeError, OverflowError):
         raise ShapeError(f"steps: {name} {_unlike_a_matrix(values)}") from None
+    if matrix.is_complex():
+        raise OptionError(f"steps: {name} has complex numbers; give its real part or its size")
     if matrix.dim() != 2 or matrix.numel() == 0:
         raise ShapeError(
             f"steps: {name} has shape {shape(matrix)}, expected rows and columns; "
@@ -313,6 +350,21 @@ def _matrix(name: str, values: Numbers) -> Float[Tensor, "rows columns"]:
     return matrix
 
 
+def _copied(values: Numbers) -> Numbers:
+    """An array that is no view of what its owner may change or turn round."""
+    return values.copy() if isinstance(values, np.ndarray) else values
+
+
+def _check_words(words: Sequence[str] | None) -> None:
+    if isinstance(words, str):
+        raise OptionError(
+            f"steps: words is one text, {words!r}; give a list, such as words.split()"
+        )
+    for word in words or ():
+        if not isinstance(word, str):
+            raise OptionError(f"steps: words has {word!r}, expected texts; use str(word)")
+
+
 def _unlike_a_matrix(values: Numbers) -> str:
     """What keeps nested lists from being a matrix."""
     try:
@@ -326,6 +378,8 @@ def _unlike_a_matrix(values: Numbers) -> str:
                 "give rows of one length"
             )
         for j, value in enumerate(row):
+            if isinstance(value, int) and abs(value) > 2**63:
+                return f"has an integer of {len(str(value))} digits; expected finite numbers"
             if not isinstance(value, int | float):
                 return f"has {value!r} at row {i}, column {j} (numbered from 0); expected numbers"
     return "is not a list of rows of numbers"

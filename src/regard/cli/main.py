@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -32,6 +33,9 @@ app.command()(steps)
 
 def main() -> None:
     """Run the program; bad input ends in one line on standard error and a non-zero status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app(prog_name="regard", standalone_mode=False)
     except TyperException as error:

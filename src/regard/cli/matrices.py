@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from regard.errors import FileError
 
@@ -28,19 +31,29 @@ def read_matrices(path: Path) -> dict[str, Any]:
         raise
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
+    given = {name: values for name, values in given.items() if values is not None}
     unknown = [name for name in given if name not in (*NAMES, "words")]
     if unknown:
         raise FileError(f"{path}: {unknown[0]!r} is unknown, expected {', '.join(NAMES)} or words")
     if "x" not in given:
         raise FileError(f"{path}: x is missing, one vector per word")
+    words = given.get("words", [])
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise FileError(f"{path}: words is not a list of texts")
+    for name in NAMES:
+        if isinstance(given.get(name), list):
+            with contextlib.suppress(ValueError, TypeError, RuntimeError, OverflowError):
+                given[name] = torch.tensor(given[name], dtype=torch.float64)
     return given
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        given = json.loads(path.read_text(encoding="utf-8"))
+        given = json.loads(path.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError as error:
         raise FileError(f"{path}: line {error.lineno}: {error.msg}") from None
+    except (RecursionError, ValueError) as error:
+        raise FileError(f"{path}: not JSON of matrices: {error}") from None
     if isinstance(given, list):
         return {"x": given}
     if not isinstance(given, dict):
@@ -50,8 +63,12 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _npz(path: Path) -> dict[str, Any]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            given = {name: archive[name] for name in archive.files}
+        with path.open("rb") as file:
+            if file.read(4)[:2] != b"PK":
+                raise FileError(f"{path}: not an .npz file")
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as archive:
+                given = {name: archive[name] for name in archive.files}
     except ValueError as error:
         raise FileError(f"{path}: {error}") from None
     except OSError:
@@ -59,15 +76,15 @@ def _npz(path: Path) -> dict[str, Any]:
     except Exception as error:  # a damaged zip raises kinds of its own
         raise FileError(f"{path}: not an .npz file ({error})") from None
     if "words" in given:
-        given["words"] = [str(word) for word in given["words"]]
+        given["words"] = given["words"].tolist()
     return given
 
 
 def _csv(path: Path) -> dict[str, Any]:
     rows: list[list[float]] = []
     words: list[str] = []
-    with open(path, encoding="utf-8", newline="") as file:
-        for number, cells in enumerate(csv.reader(file), 1):
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        for number, cells in _rows(path, csv.reader(file)):
             if not any(cell.strip() for cell in cells):
                 continue
             labelled = not _is_number(cells[0])
@@ -79,12 +96,24 @@ def _csv(path: Path) -> dict[str, Any]:
                 rows.append([float(cell) for cell in cells])
             except ValueError as error:
                 raise FileError(f"{path}: line {number}: {error}") from None
+            if not rows[-1]:
+                raise FileError(f"{path}: line {number}: no numbers; commas go between them")
             if len(rows[-1]) != len(rows[0]):
                 raise FileError(
                     f"{path}: line {number}: {len(rows[-1])} numbers, but {len(rows[0])} on the "
                     "first line"
                 )
+    if not rows:
+        raise FileError(f"{path}: the file is empty")
     return {"x": rows, "words": words} if words else {"x": rows}
+
+
+def _rows(path: Path, reader: Any) -> Iterator[tuple[int, list[str]]]:
+    try:
+        for cells in reader:
+            yield reader.line_num, cells
+    except csv.Error as error:
+        raise FileError(f"{path}: line {reader.line_num}: {error}") from None
 
 
 def _is_number(text: str) -> bool:

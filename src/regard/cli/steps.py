@@ -19,7 +19,7 @@ from regard.attention.walkthrough import Steps
 from regard.attention.walkthrough import steps as take_steps
 from regard.attention.worked import worked
 from regard.cli.matrices import read_matrices
-from regard.errors import OptionError
+from regard.errors import FileError, OptionError
 from regard.vectors import read_words
 
 WIDTH, HEAD_WIDTH = 4, 3
@@ -70,6 +70,9 @@ def steps(
         if mask is not None or heads > 1 or score is not None or basic or vectors:
             raise OptionError("steps: --example worked is as it is; use --matrix for your own")
     elif matrix is not None:
+        for option, used in (("--vectors", vectors is not None), ("--basic", basic)):
+            if used:
+                raise OptionError(f"steps: {option} does not go with --matrix, which has its own")
         given = read_matrices(matrix)
         told = take_steps(**given, heads=heads, mask=mask, score=score)
         origin = f"Numbers from {matrix}."
@@ -98,12 +101,15 @@ def _of_sentence(
     words = re.findall(r"\w+(?:['’]\w+)*|[^\w\s]", sentence)
     if not words:
         raise OptionError("steps: the sentence has no words")
+    if not sentence.isascii() and any("\ud800" <= c <= "\udfff" for c in sentence):
+        raise OptionError("steps: the sentence is not UTF-8 text")
     if vectors is not None:
         found = read_words(vectors, words)
         missing = [word for word in words if word not in found]
         if missing:
             raise OptionError(
-                f"steps: {', '.join(map(repr, dict.fromkeys(missing)))} have no vector in {vectors}"
+                f"steps: {', '.join(map(repr, dict.fromkeys(missing)))} "
+                f"{'have' if len(set(missing)) > 1 else 'has'} no vector in {vectors}"
             )
         x = torch.stack([torch.from_numpy(found[word]) for word in words])
         told = take_steps(x, words=words, heads=heads, mask=mask, score=score)
@@ -140,6 +146,8 @@ def _show(
     for path, ending in ((html, ".html"), (latex, ".tex")):
         if path is not None and path.suffix.lower() != ending:
             raise OptionError(f"steps: {path} does not end in {ending}")
+        if path is not None and not path.parent.is_dir():
+            raise FileError(f"steps: cannot write {path}: No such file or directory")
     for path in (html, latex):
         if path is not None:
             chosen.save(path)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from regard.attention import Bias, Mask, Rotary, attend, look
 from regard.attention.scores import Score
 from regard.attention.walkthrough import Steps, steps
-from regard.errors import OptionError, ShapeError, shape
+from regard.errors import DtypeError, OptionError, ShapeError, shape
 
 
 class SelfAttention(nn.Module):
@@ -75,12 +75,12 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
-        if min(width, heads, kv_heads) < 1 or width % heads:
+        if min(width, heads) < 1 or width % heads:
             raise OptionError(
                 f"MultiHeadAttention: width={width} does not split into heads={heads}; "
                 "choose heads that divide the width"
             )
-        if heads % kv_heads:
+        if kv_heads < 1 or heads % kv_heads:
             raise OptionError(
                 f"MultiHeadAttention: heads={heads} is not a multiple of kv_heads={kv_heads}; "
                 "choose kv_heads that divide the heads"
@@ -89,6 +89,20 @@ class MultiHeadAttention(nn.Module):
             raise OptionError(
                 f"MultiHeadAttention: position is {type(position).__name__}, expected Rotary, "
                 "ALiBi or RelativeBias; Sinusoidal and Learned are added to x before the layer"
+            )
+        if not 0.0 <= dropout < 1.0:
+            raise OptionError(
+                f"MultiHeadAttention: dropout={dropout}, expected 0 up to, but not including, 1"
+            )
+        if isinstance(position, Rotary) and position.width != width // heads:
+            raise OptionError(
+                f"MultiHeadAttention: position has width={position.width}, but a head has "
+                f"head_width={width // heads}; make it Rotary({width // heads})"
+            )
+        if isinstance(position, Bias) and position.heads != heads:
+            raise OptionError(
+                f"MultiHeadAttention: position has heads={position.heads}, but there are "
+                f"heads={heads}; make one with heads={heads}"
             )
         self.width, self.heads, self.kv_heads = width, heads, kv_heads
         self.head_width = width // heads
@@ -128,6 +142,11 @@ class MultiHeadAttention(nn.Module):
         mask: Mask | Tensor | None = None,
     ) -> Steps:
         """The six steps of every head for one sequence x ``(n, width)``."""
+        if context is not None and context.dim() != 2:
+            raise ShapeError(
+                f"steps: context has shape {shape(context)}, expected one sequence (n,width); "
+                "pick one by context[i]"
+            )
         if x.dim() != 2:
             raise ShapeError(
                 f"steps: x has shape {shape(x)}, expected one sequence (n,width); pick one by x[i]"
@@ -137,7 +156,14 @@ class MultiHeadAttention(nn.Module):
             seen = look(q, k, v, mask=mask, bias=bias)
             if context is not None and context_words is None:
                 context_words = [f"c{i}" for i in range(1, len(context) + 1)]
-            return Steps(x, seen, words, context=context_words, combine=self._combine)
+            c, b = "x" if context is None else "c", "" if self.b_q is None else " + b_{}"
+            made = [
+                f"{one} W_{name}{b.format(name)}"
+                for one, name in zip(("x", c, c), "QKV", strict=True)
+            ]
+            if isinstance(self.position, Rotary):
+                made[:2] = [f"{how}, turned by its position" for how in made[:2]]
+            return Steps(x, seen, words, context=context_words, made=made, combine=self._combine)
 
     @classmethod
     def from_torch(cls, module: nn.MultiheadAttention) -> MultiHeadAttention:
@@ -145,6 +171,10 @@ class MultiHeadAttention(nn.Module):
 
         Whatever its ``batch_first``, this one takes ``(b, n, width)``.
         """
+        if not isinstance(module, nn.MultiheadAttention):
+            raise OptionError(
+                f"from_torch: got {type(module).__name__}, expected torch.nn.MultiheadAttention"
+            )
         if module.bias_k is not None or module.add_zero_attn:
             raise OptionError(
                 "from_torch: the module adds keys of its own (add_bias_kv or add_zero_attn), "
@@ -188,6 +218,16 @@ class MultiHeadAttention(nn.Module):
                     f"MultiHeadAttention: {name} has shape {shape(given)}, expected (n,width) or "
                     f"(b,n,width) with width={self.width}"
                 )
+            if given.dtype != self.w_q.dtype and not torch.is_autocast_enabled(given.device.type):
+                raise DtypeError(
+                    f"MultiHeadAttention: {name} is {given.dtype} but the layer {self.w_q.dtype}; "
+                    "convert one of them"
+                )
+        if context.dim() == 3 and (x.dim() == 2 or len(x) not in (len(context), 1)):
+            raise ShapeError(
+                f"MultiHeadAttention: context has b={len(context)} beside x {shape(x)} (context "
+                f"{shape(context)}); give one context, or one per sequence of x"
+            )
         q = self._split(_affine(x, self.w_q, self.b_q), self.heads)
         k = self._split(_affine(context, self.w_k, self.b_k), self.kv_heads)
         v = self._split(_affine(context, self.w_v, self.b_v), self.kv_heads)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
@@ -42,10 +43,13 @@ def read_words(path: str | Path, words: Iterable[str]) -> dict[str, NDArray[np.f
 def _lines(path: Path) -> Iterator[tuple[int, str, list[str]]]:
     """Line number, word and the fields behind it, of lines that all have as many fields."""
     width: int | None = None
+    number = 0
     try:
         with _open(path) as file:
             for number, line in enumerate(file, 1):
-                fields = line.rstrip().split(" ")
+                fields = _text(path, number, line).rstrip().split(" ")
+                if fields == [""] and width is not None:
+                    continue
                 if number == 1 and _is_header(fields):
                     width = int(fields[1])
                     continue
@@ -56,22 +60,38 @@ def _lines(path: Path) -> Iterator[tuple[int, str, list[str]]]:
                         f"{path}: line {number}: {len(fields) - 1} numbers behind the word, "
                         f"expected {max(width, 1)}; is it a file of word vectors?"
                     )
+                if len(fields) > width + 1 and _is_number(fields[-width - 1]):
+                    raise FileError(
+                        f"{path}: line {number}: more than {width} numbers behind the word"
+                    )
                 yield number, " ".join(fields[:-width]), fields[-width:]
-    except UnicodeDecodeError as error:
-        raise FileError(f"{path}: not UTF-8 text ({error.reason})") from None
-    except (OSError, EOFError) as error:
-        if isinstance(error, FileError):
-            raise
+    except FileError:
+        raise
+    except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise FileError(f"{path}: cannot be read: {reason}") from None
     if width is None:
         raise FileError(f"{path}: the file is empty")
 
 
-def _open(path: Path) -> IO[str]:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rt", encoding="utf-8", newline="\n")
-    return open(path, encoding="utf-8", newline="\n")
+def _open(path: Path) -> IO[bytes] | gzip.GzipFile:
+    """Bytes, so that a line that is no text still has its number."""
+    return gzip.open(path) if path.suffix == ".gz" else open(path, "rb")
+
+
+def _text(path: Path, number: int, line: bytes) -> str:
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise FileError(f"{path}: line {number}: not UTF-8 text ({error.reason})") from None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_header(fields: list[str]) -> bool:
@@ -80,7 +100,8 @@ def _is_header(fields: list[str]) -> bool:
 
 def _numbers(path: Path, number: int, values: list[str]) -> NDArray[np.float32]:
     try:
-        vector = np.array([float(value) for value in values], np.float32)
+        with np.errstate(over="ignore"):
+            vector = np.array([float(value) for value in values], np.float32)
     except ValueError as error:
         raise FileError(f"{path}: line {number}: {error}") from None
     if not all(math.isfinite(value) for value in vector):

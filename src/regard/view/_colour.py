@@ -7,6 +7,8 @@ darker the further from zero, so that lightness alone already tells the size.
 
 from __future__ import annotations
 
+from functools import cache
+
 from regard.view._svg import INK, PAPER, Number
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d", "#f0e442")
@@ -42,6 +44,7 @@ def ramp(t: Number) -> str:
     return mix(stops[stop], stops[stop + 1], place - stop)
 
 
+@cache
 def luminance(colour: str) -> float:
     """Relative luminance (WCAG 2): 0 for black, 1 for white."""
 

@@ -1,0 +1,600 @@
+"""Attention as a layer, against torch's own, plain loops over heads, and its own six steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jaxtyping
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+import regard
+from regard import ALiBi, Learned, RelativeBias, Rotary, Sinusoidal
+from regard.attention import causal, padding, window
+from regard.errors import OptionError, RegardError, ShapeError
+from regard.nn import MultiHeadAttention, SelfAttention
+
+quick = settings(max_examples=20, deadline=None)
+seeds = st.integers(0, 2**31 - 1)
+
+
+def noise(*sizes: int, seed: int = 0) -> Tensor:
+    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def layer_of(*args: Any, seed: int = 0, **options: Any) -> MultiHeadAttention:
+    """A layer in float64 of which no parameter is 0."""
+    torch.manual_seed(seed)
+    layer = MultiHeadAttention(*args, **options).double()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return layer
+
+
+def torch_of(*args: Any, seed: int = 0, **options: Any) -> nn.MultiheadAttention:
+    torch.manual_seed(seed)
+    module = nn.MultiheadAttention(*args, dtype=torch.float64, **options)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    return module
+
+
+def close(found: Tensor, wanted: Tensor) -> None:
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+
+
+@pytest.fixture
+def as_users_run() -> Iterator[None]:
+    """Our own errors, without the checks that the test run adds in front of them."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
+
+
+# The same numbers as torch's
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("heads", [1, 2, 7])
+def test_from_torch_self_attention(bias: bool, heads: int) -> None:
+    module = torch_of(14, heads, bias=bias, batch_first=True)
+    layer, x = MultiHeadAttention.from_torch(module), noise(3, 5, 14)
+    close(layer(x), module(x, x, x, need_weights=False)[0])
+    assert (layer.b_q is None) == (not bias)
+
+
+def test_from_torch_cross_attention() -> None:
+    module = torch_of(14, 2, batch_first=True)
+    layer, x, context = MultiHeadAttention.from_torch(module), noise(3, 5, 14), noise(3, 11, 14)
+    close(layer(x, context), module(x, context, context, need_weights=False)[0])
+    close(layer(x[0], context[0]), module(x[0], context[0], context[0])[0])
+
+
+def test_from_torch_whatever_its_batch_axis() -> None:
+    module = torch_of(14, 2)
+    layer, x = MultiHeadAttention.from_torch(module), noise(3, 5, 14)
+    y = x.transpose(0, 1)
+    close(layer(x), module(y, y, y)[0].transpose(0, 1))
+
+
+def test_from_torch_masks_are_the_other_way_round() -> None:
+    module = torch_of(14, 2, batch_first=True)
+    layer, x = MultiHeadAttention.from_torch(module), noise(3, 5, 14)
+    hidden = torch.triu(torch.ones(5, 5, dtype=torch.bool), 1)
+    wanted = module(x, x, x, attn_mask=hidden)[0]
+    close(layer(x, mask=~hidden), wanted)
+    close(layer(x, mask=causal), wanted)
+    assert not torch.allclose(layer(x), wanted)
+
+    lengths = torch.tensor([5, 2, 3])
+    pad = torch.arange(5) >= lengths[:, None]
+    wanted = module(x, x, x, key_padding_mask=pad)[0]
+    close(layer(x, mask=padding(lengths)), wanted)
+    close(layer(x, mask=~pad[:, None, None, :]), wanted)
+
+    both = module(x, x, x, key_padding_mask=pad, attn_mask=hidden)[0]
+    close(layer(x, mask=causal & padding(lengths)), both)
+
+
+def test_from_torch_weights_are_torchs() -> None:
+    module = torch_of(14, 2, batch_first=True)
+    x, context = noise(5, 14), noise(11, 14, seed=1)
+    s = MultiHeadAttention.from_torch(module).steps(x, context=context)
+    output, weights = module(x, context, context, average_attn_weights=False)
+    close(s.weights, weights)
+    close(s.output, output)
+
+
+def test_from_torch_carries_dropout_and_mode() -> None:
+    module = torch_of(14, 2, dropout=0.5, batch_first=True)
+    x = noise(3, 5, 14)
+    training = MultiHeadAttention.from_torch(module)
+    layer = MultiHeadAttention.from_torch(module.eval())
+    assert training.training
+    assert not layer.training
+    assert layer.dropout == 0.5
+    close(layer(x), module(x, x, x)[0])
+    assert not torch.allclose(training(x), layer(x))
+
+
+def test_from_torch_keeps_the_dtype_and_makes_a_copy() -> None:
+    module = nn.MultiheadAttention(6, 2)
+    layer = MultiHeadAttention.from_torch(module)
+    assert {parameter.dtype for parameter in layer.parameters()} == {torch.float32}
+    before = layer.w_q.clone()
+    with torch.no_grad():
+        module.in_proj_weight.zero_()
+    assert torch.equal(layer.w_q, before)
+    assert all(parameter.requires_grad for parameter in layer.parameters())
+
+
+UNSUPPORTED: dict[str, tuple[Callable[[], nn.Module], str]] = {
+    "bias-kv": (
+        lambda: nn.MultiheadAttention(6, 2, add_bias_kv=True),
+        "from_torch: the module adds keys of its own (add_bias_kv or add_zero_attn), which "
+        "MultiHeadAttention does not",
+    ),
+    "zero": (
+        lambda: nn.MultiheadAttention(6, 2, add_zero_attn=True),
+        "from_torch: the module adds keys of its own (add_bias_kv or add_zero_attn), which "
+        "MultiHeadAttention does not",
+    ),
+    "kdim": (
+        lambda: nn.MultiheadAttention(6, 2, kdim=5),
+        "from_torch: the module has kdim=5 and vdim=6 beside embed_dim=6; MultiHeadAttention has "
+        "one width",
+    ),
+    "vdim": (
+        lambda: nn.MultiheadAttention(6, 2, vdim=7),
+        "from_torch: the module has kdim=6 and vdim=7 beside embed_dim=6; MultiHeadAttention has "
+        "one width",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "text"), UNSUPPORTED.values(), ids=UNSUPPORTED.keys())
+def test_from_torch_says_what_it_cannot_take(make: Callable[[], Any], text: str) -> None:
+    with pytest.raises(OptionError, match=f"^{re.escape(text)}$"):
+        MultiHeadAttention.from_torch(make())
+
+
+@pytest.mark.usefixtures("as_users_run")
+def test_from_torch_of_something_else() -> None:
+    with pytest.raises(RegardError, match=r"^from_torch: .*Linear.*MultiheadAttention"):
+        MultiHeadAttention.from_torch(nn.Linear(6, 6))  # type: ignore[arg-type]
+
+
+# What the layer computes
+
+
+def by_hand(layer: MultiHeadAttention, x: Tensor, context: Tensor) -> Tensor:
+    """Head after head over plain columns, for one sequence."""
+
+    def affine(y: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+        return y @ w if b is None else y @ w + b
+
+    q = affine(x, layer.w_q, layer.b_q)
+    k, v = affine(context, layer.w_k, layer.b_k), affine(context, layer.w_v, layer.b_v)
+    d, shared = layer.head_width, layer.heads // layer.kv_heads
+    heads = []
+    for h in range(layer.heads):
+        of_q, of_kv = slice(h * d, (h + 1) * d), slice(h // shared * d, (h // shared + 1) * d)
+        scores = q[:, of_q] @ k[:, of_kv].T / d**0.5
+        if isinstance(layer.position, ALiBi | RelativeBias):
+            scores = scores + layer.position(len(x), len(context), dtype=x.dtype)[h]
+        elif layer.position is not None:
+            turn = layer.position
+            scores = turn(q[:, of_q]) @ turn(k[:, of_kv]).T / d**0.5
+        heads.append(scores.softmax(-1) @ v[:, of_kv])
+    return affine(torch.cat(heads, -1), layer.w_o, layer.b_o)
+
+
+POSITIONS: dict[str, Callable[[], nn.Module | None]] = {
+    "none": lambda: None,
+    "rotary": lambda: Rotary(2),
+    "rotary-interleaved": lambda: Rotary(2, interleaved=True),
+    "alibi": lambda: ALiBi(6),
+    "relative": lambda: RelativeBias(6, buckets=6, max_distance=5),
+}
+
+
+@pytest.mark.parametrize("make", POSITIONS.values(), ids=POSITIONS.keys())
+@pytest.mark.parametrize("kv_heads", [1, 3, 6])
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_layer_is_the_loop_over_heads(
+    make: Callable[[], nn.Module | None], kv_heads: int, bias: bool
+) -> None:
+    layer = layer_of(12, 6, kv_heads, make(), bias=bias)
+    x, context = noise(5, 12), noise(7, 12, seed=1)
+    close(layer(x), by_hand(layer, x, x))
+    if not isinstance(layer.position, Rotary):
+        close(layer(x, context), by_hand(layer, x, context))
+        assert not torch.allclose(layer(x), layer(x, context[:5]))
+
+
+def test_grouped_heads_are_repeated_heads() -> None:
+    grouped = layer_of(12, 6, 2)
+    whole = layer_of(12, 6)
+
+    def repeated(w: Tensor) -> Tensor:
+        return w.unflatten(-1, (2, 2)).repeat_interleave(3, -2).flatten(-2)
+
+    state = grouped.state_dict()
+    assert state["w_k"].shape == (12, 4)
+    for name in ("w_k", "w_v", "b_k", "b_v"):
+        state[name] = repeated(state[name])
+    whole.load_state_dict(state)
+    x = noise(3, 5, 12)
+    close(grouped(x, mask=causal), whole(x, mask=causal))
+
+
+def test_rotary_turns_cross_attention_by_where_each_word_stands() -> None:
+    layer = layer_of(12, 6, position=Rotary(2))
+    x, context = noise(5, 12), noise(7, 12, seed=1)
+    close(layer(x, context), by_hand(layer, x, context))
+
+
+@pytest.mark.parametrize("make", POSITIONS.values(), ids=POSITIONS.keys())
+def test_one_sequence_is_a_batch_of_one(make: Callable[[], nn.Module | None]) -> None:
+    layer = layer_of(12, 6, position=make())
+    x, context = noise(5, 12), noise(7, 12, seed=1)
+    assert torch.equal(layer(x), layer(x[None])[0])
+    assert torch.equal(layer(x, context), layer(x[None], context[None])[0])
+    assert layer(x).shape == (5, 12)
+
+
+@quick
+@given(seeds, st.integers(1, 7), st.integers(1, 5))
+def test_a_batch_is_each_sequence_for_itself(seed: int, n: int, b: int) -> None:
+    layer, x = layer_of(6, 2, seed=seed), noise(b, n, 6, seed=seed)
+    close(layer(x), torch.stack([layer(one) for one in x]))
+
+
+@quick
+@given(seeds, st.permutations(range(5)))
+def test_order_is_invisible_without_positions(seed: int, order: list[int]) -> None:
+    layer, x = layer_of(6, 2, seed=seed), noise(5, 6, seed=seed)
+    close(layer(x[order]), layer(x)[order])
+
+
+@pytest.mark.parametrize("name", ["rotary", "alibi", "relative"])
+def test_order_is_visible_with_positions(name: str) -> None:
+    layer, x = layer_of(12, 6, position=POSITIONS[name]()), noise(5, 12)
+    order = [2, 0, 4, 1, 3]
+    assert not torch.allclose(layer(x[order]), layer(x)[order])
+
+
+def test_one_context_serves_a_batch() -> None:
+    layer, x, context = layer_of(6, 2), noise(3, 5, 6), noise(7, 6, seed=1)
+    close(layer(x, context), layer(x, context.expand(3, 7, 6)))
+
+
+@pytest.mark.usefixtures("as_users_run")
+def test_several_contexts_for_one_sequence_are_not_thrown_away() -> None:
+    """Either one result per context or an error: never the result of the first alone."""
+    layer, x, context = layer_of(6, 2), noise(5, 6), noise(3, 7, 6, seed=1)
+    try:
+        found = layer(x, context)
+    except RegardError as error:
+        assert "context" in str(error)  # noqa: PT017
+        return
+    close(found, layer(x.expand(3, 5, 6), context))
+
+
+def test_masks_reach_the_operation() -> None:
+    layer, x = layer_of(6, 2), noise(3, 5, 6)
+    prefix = layer(x[:, :3])
+    close(layer(x, mask=causal)[:, 2], prefix[:, 2])
+    only = layer(x, mask=window(1))
+    close(only, torch.cat([layer(x[:, i : i + 1]) for i in range(5)], 1))
+    nothing = layer(x, mask=torch.zeros(5, 5, dtype=torch.bool))
+    close(nothing, layer.b_o.expand(3, 5, 6))
+
+
+# Learning
+
+
+def all_of(layer: MultiHeadAttention) -> list[Tensor]:
+    return [parameter for _, parameter in sorted(layer.named_parameters())]
+
+
+@pytest.mark.parametrize("name", ["none", "rotary", "relative"])
+@pytest.mark.parametrize("cross", [False, True])
+def test_gradients_of_every_parameter(name: str, cross: bool) -> None:
+    layer = layer_of(4, 2, 1, None if name == "none" else Rotary(2))
+    if name == "relative":
+        layer = layer_of(4, 2, 1, RelativeBias(2, buckets=4, max_distance=3))
+    names = sorted(dict(layer.named_parameters()))
+    assert len(names) == (9 if name == "relative" else 8)
+    x = noise(3, 4).requires_grad_()
+    context = noise(2, 4, seed=1).requires_grad_() if cross else None
+
+    def forward(*values: Tensor) -> Tensor:
+        given = dict(zip(names, values[: len(names)], strict=True))
+        return torch.func.functional_call(layer, given, (*values[len(names) :],))
+
+    inputs = [*all_of(layer), x, *([context] if context is not None else [])]
+    assert torch.autograd.gradcheck(forward, inputs)
+    layer(x, context).square().sum().backward()
+    for parameter in all_of(layer):
+        assert parameter.grad is not None
+        if parameter is not layer.b_k:  # it adds the same to every score, and changes no weight
+            assert parameter.grad.abs().max() > 1e-6
+
+
+def test_dropout_is_active_in_training_only() -> None:
+    layer, plain = layer_of(6, 2, dropout=0.5), layer_of(6, 2)
+    x = noise(3, 5, 6)
+    close(layer.eval()(x), plain(x))
+    layer.train()
+    assert not torch.allclose(layer(x), plain(x))
+    torch.manual_seed(3)
+    first = layer(x)
+    assert not torch.allclose(layer(x), first)
+    torch.manual_seed(3)
+    assert torch.equal(layer(x), first)
+    close(layer.steps(x[0]).output, plain(x[0]))
+
+
+def test_dropout_keeps_the_mean() -> None:
+    layer, x = layer_of(6, 2, dropout=0.3), noise(5, 6)
+    wanted = layer.eval()(x)
+    layer.train()
+    mean = layer(x.expand(4000, 5, 6)).mean(0)
+    torch.testing.assert_close(mean, wanted, rtol=0, atol=0.1)
+
+
+def test_state_dict_round_trip() -> None:
+    layer = layer_of(12, 6, 2, RelativeBias(6, buckets=6, max_distance=5))
+    other = layer_of(12, 6, 2, RelativeBias(6, buckets=6, max_distance=5), seed=1)
+    x = noise(5, 12)
+    assert not torch.allclose(layer(x), other(x))
+    assert not other.load_state_dict(layer.state_dict()).missing_keys
+    assert torch.equal(layer(x), other(x))
+    assert sorted(layer.state_dict()) == [
+        *("b_k", "b_o", "b_q", "b_v", "position.table", "w_k", "w_o", "w_q", "w_v")
+    ]
+    assert sorted(layer_of(12, 6, bias=False).state_dict()) == ["w_k", "w_o", "w_q", "w_v"]
+
+
+def test_weights_are_d_in_by_d_out_and_begin_as_those_of_the_paper() -> None:
+    layer = MultiHeadAttention(12, 6, 2)
+    assert {name: tuple(p.shape) for name, p in layer.named_parameters()} == {
+        "w_q": (12, 12),
+        "w_k": (12, 4),
+        "w_v": (12, 4),
+        "w_o": (12, 12),
+        "b_q": (12,),
+        "b_k": (4,),
+        "b_v": (4,),
+        "b_o": (12,),
+    }
+    assert (layer.head_width, layer.kv_heads) == (2, 2)
+    assert layer.w_q.abs().max() <= (6 / 24) ** 0.5
+    assert layer.w_q.std() > 0.1
+    assert all(b.abs().max() == 0 for b in (layer.b_q, layer.b_k, layer.b_v, layer.b_o))
+    assert repr(layer) == "MultiHeadAttention(width=12, heads=6, kv_heads=2)"
+
+
+# Steps
+
+
+@pytest.mark.parametrize("make", POSITIONS.values(), ids=POSITIONS.keys())
+@pytest.mark.parametrize("kv_heads", [2, 6])
+def test_steps_end_where_the_layer_ends(
+    make: Callable[[], nn.Module | None], kv_heads: int
+) -> None:
+    layer = layer_of(12, 6, kv_heads, make())
+    x, context = noise(5, 12), noise(7, 12, seed=1)
+    for options in (
+        {},
+        {"mask": causal},
+        {"context": context},
+        {"context": context, "mask": causal},
+    ):
+        forward = {name: value for name, value in options.items() if name == "mask"}
+        s = layer.steps(x, **options)
+        close(s.output, layer(x, options.get("context"), **forward))
+        assert not s.output.requires_grad
+        k = 7 if "context" in options else 5
+        assert tuple(s.weights.shape) == (6, 5, k)
+        assert tuple(s.k.shape) == (kv_heads, k, 2)
+        close(s.weights.sum(-1), torch.ones(6, 5, dtype=torch.float64))
+        assert len(s.of(0).steps) == 6 * 6 + 1
+        assert len(s.of(0).steps[3].table.rows) == k
+
+
+def test_steps_of_one_head() -> None:
+    layer, x = layer_of(6, 1), noise(5, 6)
+    s = layer.steps(x, words=list("abcde"))
+    close(s.output, layer(x))
+    assert tuple(s.weights.shape) == (5, 5)
+    assert tuple(s.q.shape) == (5, 6)
+    close(s.q, x @ layer.w_q + layer.b_q)
+    assert s.of("c").title == "c, word 3 of 5: a b c d e"
+
+
+def test_steps_are_in_no_graph() -> None:
+    layer = layer_of(12, 6, 2, RelativeBias(6, buckets=6, max_distance=5))
+    s = layer.steps(noise(5, 12).requires_grad_())
+    names = ("x", "q", "k", "v", "scores", "scaled", "masked", "weights", "weighted", "output")
+    assert [name for name in names if getattr(s, name).requires_grad] == []
+
+
+def test_cross_attention_names_both_sides() -> None:
+    layer = layer_of(6, 2)
+    x, context = noise(3, 6), noise(2, 6, seed=1)
+    s = layer.steps(x, ["le", "chat", "dort"], context=context, context_words=["the", "cat"])
+    text = str(s.of("chat"))
+    assert [row[0] for row in s.of("chat").steps[1].table.rows] == ["the", "cat"]
+    assert "←" not in text
+    unnamed = layer.steps(x, context=context)
+    assert unnamed.words == ("x1", "x2", "x3")
+    assert unnamed.keys == ("c1", "c2")
+
+
+def test_cross_attention_is_not_called_self_attention() -> None:
+    s = layer_of(6, 2).steps(noise(3, 6), context=noise(2, 6, seed=1))
+    assert "Self-attention" not in str(s)
+    assert "k = x W_K" not in str(s.of(0))
+
+
+def test_the_same_names_on_both_sides_do_not_make_it_self_attention() -> None:
+    names = ("the", "cat", "sat")
+    s = layer_of(6, 2).steps(noise(3, 6), names, context=noise(3, 6, seed=1), context_words=names)
+    assert "←" not in str(s.of("cat"))
+
+
+def test_a_bias_is_not_left_out_of_the_formula() -> None:
+    x = noise(3, 6)
+    with_bias, without = layer_of(6, 2), layer_of(6, 2, bias=False)
+    for told in (str(with_bias.steps(x)), str(with_bias.steps(x).of(0))):
+        assert re.search(r"W_Q \+ b", told)
+    assert "+ b" not in str(without.steps(x).of(0))
+
+
+# Without parameters
+
+
+@pytest.mark.parametrize("score", ["dot", "scaled_dot", "cosine", "gaussian"])
+def test_self_attention_is_attend(score: str) -> None:
+    layer = SelfAttention(score)
+    x = noise(3, 5, 7)
+    assert list(layer.parameters()) == []
+    assert torch.equal(layer(x), regard.attend(x, x, x, score=score))
+    assert torch.equal(
+        layer(x[0], mask=causal), regard.attend(*[x[0]] * 3, mask=causal, score=score)
+    )
+    close(layer(x)[1], layer(x[1]))
+    s = layer.steps(x[0], list("abcde"), mask=causal)
+    close(s.output, layer(x[0], mask=causal))
+    assert s.of("b").title == "b, word 2 of 5: a b c d e"
+
+
+def test_self_attention_by_hand() -> None:
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    big = torch.e / (torch.e + 1)
+    close(SelfAttention()(x), torch.tensor([[big, 1 - big], [1 - big, big]], dtype=torch.float64))
+
+
+def test_self_attention_teaches_what_feeds_it() -> None:
+    x = noise(3, 2).requires_grad_()
+    assert torch.autograd.gradcheck(SelfAttention(), (x,))
+
+
+# What does not fit
+
+
+BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "heads": (
+        lambda: MultiHeadAttention(6, 4),
+        OptionError,
+        "MultiHeadAttention: width=6 does not split into heads=4; choose heads that divide the "
+        "width",
+    ),
+    "no-heads": (
+        lambda: MultiHeadAttention(6, 0),
+        OptionError,
+        "MultiHeadAttention: width=6 does not split into heads=0; choose heads that divide the "
+        "width",
+    ),
+    "kv-heads": (
+        lambda: MultiHeadAttention(12, 6, 4),
+        OptionError,
+        "MultiHeadAttention: heads=6 is not a multiple of kv_heads=4; choose kv_heads that divide "
+        "the heads",
+    ),
+    "position": (
+        lambda: MultiHeadAttention(6, 2, position=Sinusoidal(6)),
+        OptionError,
+        "MultiHeadAttention: position is Sinusoidal, expected Rotary, ALiBi or RelativeBias; "
+        "Sinusoidal and Learned are added to x before the layer",
+    ),
+    "learned": (
+        lambda: MultiHeadAttention(6, 2, position=Learned(5, 6)),
+        OptionError,
+        "MultiHeadAttention: position is Learned, expected Rotary, ALiBi or RelativeBias; "
+        "Sinusoidal and Learned are added to x before the layer",
+    ),
+    "width": (
+        lambda: MultiHeadAttention(6, 2)(torch.zeros(5, 7)),
+        ShapeError,
+        "MultiHeadAttention: x has shape (5,7), expected (n,width) or (b,n,width) with width=6",
+    ),
+    "rank": (
+        lambda: MultiHeadAttention(6, 2)(torch.zeros(2, 3, 5, 6)),
+        ShapeError,
+        "MultiHeadAttention: x has shape (2,3,5,6), expected (n,width) or (b,n,width) with width=6",
+    ),
+    "context-width": (
+        lambda: MultiHeadAttention(6, 2)(torch.zeros(5, 6), torch.zeros(7, 5)),
+        ShapeError,
+        "MultiHeadAttention: context has shape (7,5), expected (n,width) or (b,n,width) with "
+        "width=6",
+    ),
+    "steps-of-a-batch": (
+        lambda: MultiHeadAttention(6, 2).steps(torch.zeros(2, 5, 6)),
+        ShapeError,
+        "steps: x has shape (2,5,6), expected one sequence (n,width); pick one by x[i]",
+    ),
+    "steps-words": (
+        lambda: MultiHeadAttention(6, 2).steps(torch.zeros(3, 6), ["a"]),
+        ShapeError,
+        "steps: 1 words for 3 vectors; give one per vector",
+    ),
+    "steps-context-words": (
+        lambda: MultiHeadAttention(6, 2).steps(
+            torch.zeros(3, 6), context=torch.zeros(5, 6), context_words=["a"]
+        ),
+        ShapeError,
+        "steps: 1 context words for 5 vectors; give one per vector",
+    ),
+    "self-steps-of-a-batch": (
+        lambda: SelfAttention().steps(torch.zeros(2, 5, 6)),
+        ShapeError,
+        "steps: x has shape (2,5,6), expected rows and columns; one vector per word",
+    ),
+}
+
+
+@pytest.mark.usefixtures("as_users_run")
+@pytest.mark.parametrize(("call", "kind", "text"), BAD.values(), ids=BAD.keys())
+def test_what_does_not_fit_is_said(
+    call: Callable[[], Any], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind, match=f"^{re.escape(text)}$"):
+        call()
+
+
+NAMED: dict[str, tuple[Callable[[], Any], str]] = {
+    "no-kv-heads": (lambda: MultiHeadAttention(6, 2, kv_heads=0), "kv_heads=0"),
+    "negative-kv-heads": (lambda: MultiHeadAttention(6, 2, kv_heads=-2), "kv_heads=-2"),
+    "dropout": (lambda: MultiHeadAttention(6, 2, dropout=1.5), "dropout=1.5"),
+    "rotary-width": (lambda: MultiHeadAttention(6, 3, position=Rotary(4)), "width=4"),
+    "alibi-heads": (lambda: MultiHeadAttention(6, 2, position=ALiBi(3)), "heads=3"),
+    "dtype": (lambda: MultiHeadAttention(6, 2)(noise(5, 6)), "x is torch.float64"),
+    "batch": (
+        lambda: MultiHeadAttention(6, 2)(torch.zeros(3, 5, 6), torch.zeros(2, 7, 6)),
+        "context",
+    ),
+    "steps-of-a-batch-of-contexts": (
+        lambda: MultiHeadAttention(6, 2).steps(torch.zeros(5, 6), context=torch.zeros(3, 7, 6)),
+        "(3,7,6)",
+    ),
+}
+
+
+@pytest.mark.usefixtures("as_users_run")
+@pytest.mark.parametrize(("call", "named"), NAMED.values(), ids=NAMED.keys())
+def test_a_bad_call_is_ours_and_says_what_is_wrong(call: Callable[[], Any], named: str) -> None:
+    """A layer is checked when it is made, and a call by the names that its user knows."""
+    with pytest.raises(RegardError, match=re.escape(named)):
+        call()

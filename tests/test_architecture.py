@@ -1,0 +1,78 @@
+"""The import diagram of ARCHITECTURE.md, held: imports point one way."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "regard"
+
+MAY_IMPORT = {
+    "errors": set(),
+    "files": {"errors"},
+    "attention": {"errors", "files"},
+    "nn": {"errors", "files", "attention"},
+    "text": {"errors", "files", "attention"},
+    "vectors": {"errors", "files", "attention"},
+    "view": {"errors", "files", "attention"},
+    "translate": {"errors", "files", "attention", "nn", "text"},
+    "lens": {"errors", "files", "attention", "nn", "text", "vectors", "view", "translate"},
+    "serve": {
+        "errors", "files", "attention", "nn", "text", "vectors", "view", "translate", "lens",
+    },
+    "cli": {
+        "errors", "files", "attention", "nn", "text", "vectors", "view", "translate", "lens",
+        "serve",
+    },
+}  # fmt: skip
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def part(path: Path) -> str:
+    """The part of regard that a file belongs to."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> set[str]:
+    """The parts of regard that a file imports, wherever in the file it does so."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide where a name comes from"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name.split(".")[1] for name in names if name.startswith("regard.")}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_one_way(path: Path) -> None:
+    if path == SOURCE / "__init__.py":
+        pytest.skip("the package re-exports")
+    own = part(path)
+    assert imported(path) <= MAY_IMPORT[own] | {own}
+
+
+def test_kernels_do_not_know_each_other() -> None:
+    kernels = SOURCE / "attention" / "kernels"
+    names = {path.stem for path in kernels.glob("*.py")} - {"__init__"}
+    assert names == {"reference", "blocked", "fused"}
+    for name in names:
+        text = (kernels / f"{name}.py").read_text(encoding="utf-8")
+        assert not any(f"kernels.{other}" in text or f"kernels import {other}" in text
+                       for other in names - {name})  # fmt: skip
+
+
+def test_no_module_bears_the_name_of_a_public_function() -> None:
+    import regard
+
+    stems = {path.stem for path in FILES}
+    functions = {name for name in regard.__all__ if not isinstance(getattr(regard, name), type)}
+    assert {path.relative_to(SOURCE) for path in FILES if path.stem in functions} <= {
+        Path("cli/steps.py")
+    }
+    assert "look" not in stems
+    assert "attend" not in stems
