@@ -12,6 +12,7 @@ import copy
 import math
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 
@@ -58,6 +59,16 @@ def ready(regime: str, height: int = 32, width: int = 16, span: int = 2**13) -> 
             patch.setattr(blocked, "SPAN", span)
             patch.setattr(blocked, "PAIRWISE", 4)
         yield regime if regime in ("reference", "fused") else "blocked"
+
+
+@contextmanager
+def unless_refused(regime: str) -> Iterator[None]:
+    """The flash operation may refuse what it cannot do well; it may not do it badly."""
+    try:
+        yield
+    except OptionError as refusal:
+        if regime != "fused" or "kernel='fused' cannot do this call" not in str(refusal):
+            raise
 
 
 def leaves(*given: Tensor) -> list[Tensor]:
@@ -522,11 +533,12 @@ def test_named_scores(regime: str, score: str) -> None:
 def test_gaussian(regime: str, origin: float) -> None:
     """The distance of two points does not depend on where the origin is.
 
-    Plainly, it is three products: -|q - k|² / 2 = q·k - |q|²/2 - |k|²/2 about the middle.
+    Plainly, it is three products: -|q - k|² / 2 = q·k - |q|²/2 - |k|²/2, about the first query.
     """
 
     def three_products(q: Tensor, k: Tensor) -> Tensor:
-        q, k = q - origin, k - origin
+        near = q[..., :1, :].detach()
+        q, k = q - near, k - near
         of_q, of_k = (x.square().sum(-1, keepdim=True) / 2 for x in (q, k))
         return q @ k.mT - of_q - of_k.mT
 
@@ -739,6 +751,7 @@ FUSED_CANNOT = ("more queries than keys", "window before the keys")
 @pytest.mark.parametrize("how", EMPTY.keys())
 def test_nothing_to_see(regime: str, dtype: torch.dtype, how: str) -> None:
     mask, bias, empty = EMPTY[how]()
+    bias = None if bias is None else bias.to(dtype)
     given = leaves(*inputs(67, 61, h=6, g=2, dtype=dtype))
     nothing = empty[:, None, :].expand(2, 6, 67)
     with ready(regime) as kernel:
@@ -760,6 +773,7 @@ def test_nothing_to_see_backwards(regime: str, dtype: torch.dtype, how: str) -> 
     if regime == "fused" and how in FUSED_CANNOT:
         pytest.skip("refused, as the test above shows")
     mask, bias, empty = EMPTY[how]()
+    bias = None if bias is None else bias.to(dtype)
     given = leaves(*inputs(67, 61, h=6, g=2, dtype=dtype))
     nothing = empty[:, None, :].expand(2, 6, 67)
     upstream = from_above(given)
@@ -800,12 +814,12 @@ def test_a_large_negative_bias_hides_nothing(regime: str, dtype: torch.dtype, va
     """With values of 1 every row that sees anything is 1, whatever its weights."""
     q, k, v = inputs(67, 61, dtype=dtype)
     bias = torch.zeros(67, 61).index_fill(0, torch.tensor([3, 66]), value)
-    with ready(regime) as kernel:
+    with ready(regime) as kernel, unless_refused(regime):
         seen = look(*leaves(q, k, torch.ones_like(v)), bias=bias, kernel=kernel)
-    error = (seen.output.double() - 1).abs().max()
-    assert error <= 4 * torch.finfo(dtype).eps  # a sum of weights, each rounded
-    assert (seen.logsumexp[:, :, [3, 66]] < value / 2).all()
-    assert seen.logsumexp.isfinite().all()
+        error = (seen.output.double() - 1).abs().max()
+        assert error <= 4 * torch.finfo(dtype).eps  # a sum of weights, each rounded
+        assert (seen.logsumexp[:, :, [3, 66]] < value / 2).all()
+        assert seen.logsumexp.isfinite().all()
 
 
 @fast
@@ -813,7 +827,8 @@ def test_a_large_negative_bias_hides_nothing(regime: str, dtype: torch.dtype, va
 def test_a_large_negative_bias_is_only_a_bias(regime: str, value: float) -> None:
     """Output and gradients are those of plain softmax."""
     bias = torch.zeros(67, 61).index_fill(0, torch.tensor([3, 66]), value)
-    check(regime, inputs(67, 61), bias=bias, rounding=False)
+    with unless_refused(regime):
+        check(regime, inputs(67, 61), bias=bias, rounding=False)
 
 
 @fast
@@ -990,6 +1005,33 @@ def test_arguments_are_left_alone(regime: str) -> None:
         attend(*leaves(*given), mask=mask, bias=bias, kernel=kernel)
     for now, then in zip((*given, bias, mask), before, strict=True):
         assert torch.equal(now, then)
+
+
+@every
+def test_a_result_outlives_the_next_call(regime: str) -> None:
+    """Whatever memory a kernel keeps from call to call is not the caller's."""
+    given, other = leaves(*inputs(67, 67)), leaves(*(-x for x in inputs(67, 67)))
+    with ready(regime) as kernel:
+        seen = look(*given, kernel=kernel)
+        output, logsumexp = seen.output.clone(), seen.logsumexp.clone()
+        look(*other, kernel=kernel)
+    assert torch.equal(seen.output, output)
+    assert torch.equal(seen.logsumexp, logsumexp)
+
+
+@pytest.mark.parametrize("regime", ["in turn", "one block", "fused"])
+def test_threads_do_not_meet(regime: str) -> None:
+    given = [leaves(*(x + i for x in inputs(67, 61 + i))) for i in range(4)]
+    kernel = "fused" if regime == "fused" else "blocked"
+
+    def attended(i: int) -> Tensor:
+        with torch.set_grad_enabled(regime != "in turn"):
+            return attend(*given[i % 4], kernel=kernel).detach()
+
+    alone = [attended(i) for i in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        for i, together in enumerate(pool.map(attended, range(64))):
+            assert torch.equal(together, alone[i % 4])
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,20 @@ def test_padding_never_leaks(
 
 
 @every
+@pytest.mark.parametrize("score", ["dot", "cosine", "gaussian"])
+@pytest.mark.parametrize("large", [1e3, 1e12])
+def test_hidden_keys_never_leak_into_any_score(regime: str, score: str, large: float) -> None:
+    """Wherever they stand: the first three keys and the last are hidden."""
+    query, key, value = inputs(7, 31, g=1, dtype=torch.float32)
+    seen = (torch.arange(31) > 2) & (torch.arange(31) < 30)
+    others = [torch.where(seen[:, None], x, large * (x - 0.5)) for x in (key, value)]
+    with ready(regime) as kernel:
+        one = attend(query, key, value, mask=keys(seen), score=score, kernel=kernel)
+        other = attend(query, *others, mask=keys(seen), score=score, kernel=kernel)
+    assert torch.equal(one, other)
+
+
+@every
 @quick
 @given(q=lengths, k=lengths, seed=seeds, shift=st.floats(-100, 100))
 def test_a_shift_of_all_scores_changes_nothing(
@@ -696,12 +710,15 @@ def test_autocast(regime: str, tracked: bool) -> None:
         with torch.autocast("cpu", torch.bfloat16):
             seen = look(*(3 * y for y in x), mask=causal, kernel=kernel)
             attended = attend(*(3 * y for y in x), mask=causal, kernel=kernel)
+            weights, best, entropy = seen.weights(), seen.top(3)[0], seen.entropy()
         wanted = look(*((3 * y).bfloat16() for y in x), mask=causal, kernel=kernel)
     assert attended.dtype == torch.bfloat16
     assert torch.equal(attended, seen.output)
     assert torch.equal(attended, wanted.output)
     assert torch.equal(seen.logsumexp, wanted.logsumexp)
-    assert torch.equal(seen.top(3)[0], wanted.top(3)[0])
+    assert torch.equal(weights, wanted.weights())
+    assert torch.equal(best, wanted.top(3)[0])
+    assert torch.equal(entropy, wanted.entropy())
 
 
 @pytest.mark.parametrize("regime", ["blocked", "many blocks", "fused"])

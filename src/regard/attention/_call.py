@@ -8,17 +8,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import prod
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from regard.attention.masks import NONE, SOME, Mask, as_mask
 from regard.attention.positions import Bias
-from regard.attention.scores import DotScore, Scaled, ScaledDot, Score, as_score
+from regard.attention.scores import (
+    Additive,
+    Bilinear,
+    DotScore,
+    Scaled,
+    ScaledDot,
+    Score,
+    as_score,
+)
 from regard.errors import DtypeError, OptionError, ShapeError, shape
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -33,7 +42,7 @@ class Call:
     """The arguments of one call in canonical form; nobody changes one."""
 
     q: Float[Tensor, "b h q d"]
-    k: Float[Tensor, "b g k d"]
+    k: Float[Tensor, "b g k f"]
     v: Float[Tensor, "b g k e"]
     score: Score
     mask: Mask | None
@@ -43,6 +52,8 @@ class Call:
     """The leading axes that the batch axis stands for."""
     rank: int
     """The rank that the result has for the user."""
+    caller: str = "attend"
+    """Which function was called, for the errors."""
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -109,9 +120,14 @@ class Call:
         else:
             scores = self.score(q, spread(k, q.shape[1]))
             wanted = (*q.shape[:3], k.shape[2])
+            if not isinstance(scores, Tensor):
+                raise OptionError(
+                    f"{self.caller}: score returned {type(scores).__name__}, expected a tensor "
+                    f"(b,h,q,k) = ({','.join(map(str, wanted))})"
+                )
             if scores.shape != wanted:
                 raise ShapeError(
-                    f"attend: score returned {shape(scores)} for a block q {shape(q)}, "
+                    f"{self.caller}: score returned {shape(scores)} for a block q {shape(q)}, "
                     f"k {shape(k)}; expected (b,h,q,k) = ({','.join(map(str, wanted))})"
                 )
         bias = self.bias_block(rows, cols)
@@ -161,7 +177,7 @@ class Call:
         _, _, q, k = self.sizes
         return slice(0, q), slice(0, k)
 
-    def restore(self, x: Tensor) -> Tensor:
+    def restore(self, x: Shaped[Tensor, "b h *rest"]) -> Shaped[Tensor, "..."]:
         """A result with the leading axes that the user passed."""
         if self.rank == 4:
             return x
@@ -241,9 +257,23 @@ def weighted_sum(
     return torch.bmm(weights.reshape(b * g, h // g * n, m), v).view(b, h, n, e)
 
 
-def unreadable(x: Tensor) -> bool:
-    """Whether torch is tracing, so that no decision can depend on the numbers in a tensor."""
-    return torch.compiler.is_compiling() or torch._C._functorch.is_functorch_wrapped_tensor(x)
+def unreadable(*tensors: Tensor) -> bool:
+    """Whether torch is tracing, so that no decision can depend on the numbers in the tensors."""
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    return torch.compiler.is_compiling() or any(map(wrapped, tensors))
+
+
+def autocasts(device: torch.device) -> bool:
+    """Whether torch would now change dtypes by itself on this device."""
+    kind = device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
+def exactly(device: torch.device) -> AbstractContextManager[object]:
+    """A context in which dtypes are what the kernels say, and not what autocast says."""
+    if not autocasts(device):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
 
 
 def spread(x: Float[Tensor, "b g n d"], heads: int) -> Float[Tensor, "b h n d"]:
@@ -279,15 +309,19 @@ def prepare(
     q4, k4, v4 = (_with_heads(x) for x in (q, k, v))
     _check_axes(caller, (q, k, v), q4, k4, v4, how)
     lead, (q4, k4, v4) = _one_batch_axis(caller, (q, k, v), q4, k4, v4)
-    if torch.is_autocast_enabled(q.device.type):
+    if autocasts(q.device):
         q4, k4, v4 = (x.to(torch.get_autocast_dtype(q.device.type)) for x in (q4, k4, v4))
     heads = q4.shape[1]
     if mask is not None:
-        mask = as_mask(mask, caller).canonical(lead, heads, rank, caller)
+        mask = as_mask(mask, caller)
+        mask.fit(q4.shape[2], k4.shape[2])
+        mask = mask.canonical(lead, heads, rank, caller)
     if bias is not None:
         sizes = (q4.shape[0], heads, q4.shape[2], k4.shape[2])
         bias = _canonical_bias(caller, bias, lead, rank, sizes)
-    return Call(q4, k4, v4, how, mask, bias, dropout, lead, rank)
+        if isinstance(bias, Tensor) and bias.device != q.device:
+            raise DtypeError(f"{caller}: bias is on {bias.device}, q on {q.device}; move it to q's")
+    return Call(q4, k4, v4, how, mask, bias, dropout, lead, rank, caller)
 
 
 def _check_tensors(caller: str, q: Tensor, k: Tensor, v: Tensor) -> None:
@@ -320,6 +354,16 @@ def _check_axes(caller: str, given: Given, q: Tensor, k: Tensor, v: Tensor, scor
         raise ShapeError(
             f"{caller}: k has d={d_k} but q has d={d} ({_shapes(given[:2])}); "
             "project both to one head_width"
+        )
+    if isinstance(score, Bilinear | Additive) and (d, d_k) != (score.width, score.key_width):
+        raise ShapeError(
+            f"{caller}: score {type(score).__name__} compares width={score.width} with "
+            f"key_width={score.key_width}, but q has d={d} and k d={d_k} ({_shapes(given[:2])})"
+        )
+    if isinstance(score, Bilinear) and score.heads not in (None, q.shape[-3]):
+        raise ShapeError(
+            f"{caller}: score Bilinear has heads={score.heads} but q has h={q.shape[-3]}; "
+            f"make one with heads={q.shape[-3]}"
         )
     if d == 0:
         raise ShapeError(

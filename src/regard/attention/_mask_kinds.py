@@ -51,6 +51,20 @@ class Mask:
         """The canonical mask of these batch entries."""
         return self
 
+    def held(self) -> list[Tensor]:
+        """The tensors that the mask is made of."""
+        found: list[Tensor] = []
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor):
+                found.append(value)
+            elif isinstance(value, Mask):
+                found.extend(value.held())
+        return found
+
+    def fit(self, q: int, k: int) -> None:
+        """Raise if what the mask holds was made for other numbers of queries and keys."""
+
     def tensor(self, q: int, k: int | None = None) -> Bool[Tensor, "*#bh q k"]:
         """The whole mask for q queries and k keys (as many, if not said), as a bool tensor.
 
@@ -58,14 +72,15 @@ class Mask:
         [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
         """
         k = q if k is None else k
+        self.fit(q, k)
         whole = self.block(slice(0, q), slice(0, k), q, k)
         return whole.expand(*whole.shape[:-2], q, k).clone()
 
     def draw(self, q: int | None = None, k: int | None = None) -> str:
         """The mask drawn with ``█`` (may attend) and ``░``, for each batch entry and head."""
-        natural = self._size()
-        q = q or natural or 8
-        k = k or natural or q
+        own_q, own_k = self._sizes()
+        q = q or own_q or own_k or 8
+        k = k or own_k or q
         whole = self.tensor(q, k)
         drawings = [
             "\n".join(" ".join("█" if seen else "░" for seen in row) for row in one.tolist())
@@ -73,14 +88,14 @@ class Mask:
         ]
         return "\n\n".join(drawings)
 
-    def _size(self) -> int | None:
-        """How many keys the mask was made for; None if it fits any number."""
-        return None
+    def _sizes(self) -> tuple[int | None, int | None]:
+        """How many queries and keys the mask was made for; None if it fits any number."""
+        return None, None
 
-    def __and__(self, other: Mask) -> Mask:
+    def __and__(self, other: Mask | Tensor) -> Mask:
         return Both(self, as_mask(other, "&"))
 
-    def __or__(self, other: Mask) -> Mask:
+    def __or__(self, other: Mask | Tensor) -> Mask:
         return Either(self, as_mask(other, "|"))
 
     def __invert__(self) -> Mask:
@@ -172,11 +187,14 @@ class _Held(Mask):
 
     def canonical(self, lead: tuple[int, ...], heads: int, rank: int, caller: str) -> Mask:
         (field,) = fields(self)  # type: ignore[arg-type]
-        tensor = getattr(self, field.name)
-        batch, own = (
-            tensor.shape[: tensor.dim() - self.own],
-            tensor.shape[tensor.dim() - self.own :],
-        )
+        return self._flat(getattr(self, field.name), lead, caller)
+
+    def _flat(self, tensor: Tensor, lead: tuple[int, ...], caller: str) -> Mask:
+        """The same kind of mask, of a tensor whose batch axes are made one."""
+        axes = tensor.dim() - self.own
+        batch, own = tensor.shape[:axes], tensor.shape[axes:]
+        if not batch:
+            return self
         if prod(batch) == 1:
             return type(self)(tensor.reshape(1, *own))  # type: ignore[call-arg]
         try:
@@ -190,7 +208,9 @@ class _Held(Mask):
     def take(self, entries: slice) -> Mask:
         (field,) = fields(self)  # type: ignore[arg-type]
         tensor = getattr(self, field.name)
-        return self if tensor.shape[0] == 1 else type(self)(tensor[entries])  # type: ignore[call-arg]
+        if tensor.dim() == self.own or tensor.shape[0] == 1:
+            return self
+        return type(self)(tensor[entries])  # type: ignore[call-arg]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -202,27 +222,25 @@ class Padding(_Held):
     keys_only = True
 
     def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
-        self._fits(k)
         places = torch.arange(cols.start, cols.stop, device=device)
         return places < self.lengths.to(places.device)[..., None, None, None]
 
     def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
-        self._fits(k)
         if self.lengths.numel() == 0:
             return np.full((len(rows) - 1, len(cols) - 1), ALL, np.int8)
         shortest, longest = (int(length) for length in torch.aminmax(self.lengths))
         columns = _grade(cols[1:] <= shortest, cols[:-1] >= longest)
         return np.broadcast_to(columns, (len(rows) - 1, len(columns)))
 
-    def _fits(self, k: int) -> None:
+    def fit(self, q: int, k: int) -> None:
         if self.lengths.numel() and int(self.lengths.max()) > k:
             raise ShapeError(
                 f"padding: lengths reach {int(self.lengths.max())} but there are k={k} keys; "
                 "a length counts the keys that are not padding"
             )
 
-    def _size(self) -> int | None:
-        return max(int(self.lengths.max()), 1) if self.lengths.numel() else None
+    def _sizes(self) -> tuple[int | None, int | None]:
+        return None, max(int(self.lengths.max()), 1) if self.lengths.numel() else None
 
     def __repr__(self) -> str:
         return f"padding({_listed(self.lengths)})"
@@ -237,11 +255,6 @@ class Keys(_Held):
     keys_only = True
 
     def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
-        if self.seen.shape[-1] != k:
-            raise ShapeError(
-                f"keys: the mask has {self.seen.shape[-1]} places but there are k={k} keys; "
-                "give one bool per key"
-            )
         part = self.seen[..., cols].to(device)
         return part.unsqueeze(0) if part.dim() == 1 else part[..., None, None, :]
 
@@ -249,8 +262,15 @@ class Keys(_Held):
         whole = self.block(slice(0, q), slice(0, k), q, k)
         return _cover_of(whole.reshape(-1, 1, k), rows, cols)
 
-    def _size(self) -> int | None:
-        return self.seen.shape[-1]
+    def fit(self, q: int, k: int) -> None:
+        if self.seen.shape[-1] != k:
+            raise ShapeError(
+                f"keys: the mask has {self.seen.shape[-1]} places but there are k={k} keys; "
+                "give one bool per key"
+            )
+
+    def _sizes(self) -> tuple[int | None, int | None]:
+        return None, self.seen.shape[-1]
 
     def __repr__(self) -> str:
         return f"keys({_listed(self.seen)})"
@@ -264,14 +284,12 @@ class Segments(_Held):
     own = 1
 
     def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
-        self._fits(q, k)
         ids = self.ids.to(device)
         shift = k - q
         same = ids[..., rows.start + shift : rows.stop + shift, None] == ids[..., None, cols]
         return same if ids.dim() == 1 else same.unsqueeze(-3)
 
     def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
-        self._fits(q, k)
         ids = self.ids.reshape(-1, k).cpu().numpy()
         starts, shift = cols[:-1], k - q
         low_k, high_k = np.minimum.reduceat(ids, starts, 1), np.maximum.reduceat(ids, starts, 1)
@@ -283,15 +301,15 @@ class Segments(_Held):
         apart = (high_q < low_k) | (high_k < low_q)
         return _grade(np.all(one, 0), np.all(apart, 0))
 
-    def _fits(self, q: int, k: int) -> None:
+    def fit(self, q: int, k: int) -> None:
         if self.ids.shape[-1] != k or q > k:
             raise ShapeError(
                 f"segments: there are {self.ids.shape[-1]} ids, but q={q} queries and k={k} keys; "
                 "give one id per key, and no more queries than keys"
             )
 
-    def _size(self) -> int | None:
-        return self.ids.shape[-1]
+    def _sizes(self) -> tuple[int | None, int | None]:
+        return None, self.ids.shape[-1]
 
     def __repr__(self) -> str:
         return f"segments({_listed(self.ids)})"
@@ -306,17 +324,20 @@ class Dense(_Held):
 
     def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
         have_q, have_k = self.seen.shape[-2:]
-        if have_q not in (1, q) or have_k not in (1, k):
-            raise ShapeError(
-                f"mask: has q={have_q}, k={have_k} (mask {shape(self.seen)}), but there are q={q} "
-                f"queries and k={k} keys; give a mask (…,q,k), 1 where it is the same for all"
-            )
         part = self.seen if have_q == 1 else self.seen[..., rows, :]
         return (part if have_k == 1 else part[..., cols]).to(device)
 
     def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
         whole = self.block(slice(0, q), slice(0, k), q, k)
         return _cover_of(whole.reshape(-1, *whole.shape[-2:]).expand(-1, -1, k), rows, cols)
+
+    def fit(self, q: int, k: int) -> None:
+        have_q, have_k = self.seen.shape[-2:]
+        if have_q not in (1, q) or have_k not in (1, k):
+            raise ShapeError(
+                f"mask: has q={have_q}, k={have_k} (mask {shape(self.seen)}), but there are q={q} "
+                f"queries and k={k} keys; give a mask (…,q,k), 1 where it is the same for all"
+            )
 
     def canonical(self, lead: tuple[int, ...], heads: int, rank: int, caller: str) -> Mask:
         seen = self.seen
@@ -329,15 +350,14 @@ class Dense(_Held):
                 f"{caller}: mask has h={seen.shape[-3]} (mask {shape(self.seen)}), but q has "
                 f"h={heads}; give one mask per head, or 1 for all"
             )
-        return super(Dense, Dense(seen)).canonical(lead, heads, rank, caller)
+        return self._flat(seen, lead, caller)
 
     @property
     def keys_only(self) -> bool:  # type: ignore[override]
         return self.seen.shape[-2] == 1
 
-    def draw(self, q: int | None = None, k: int | None = None) -> str:
-        own_q, own_k = self.seen.shape[-2:]
-        return super().draw(q or own_q, k or own_k)
+    def _sizes(self) -> tuple[int | None, int | None]:
+        return self.seen.shape[-2], self.seen.shape[-1]
 
     def __repr__(self) -> str:
         return f"dense({shape(self.seen)})"
@@ -360,17 +380,17 @@ class _Pair(Mask):
             self.right.canonical(lead, heads, rank, caller),
         )
 
+    def fit(self, q: int, k: int) -> None:
+        self.left.fit(q, k)
+        self.right.fit(q, k)
+
     def take(self, entries: slice) -> Mask:
         return type(self)(self.left.take(entries), self.right.take(entries))
 
-    def draw(self, q: int | None = None, k: int | None = None) -> str:
-        for part in (self.left, self.right):
-            if isinstance(part, Dense):
-                q, k = q or part.seen.shape[-2], k or part.seen.shape[-1]
-        return super().draw(q, k)
-
-    def _size(self) -> int | None:
-        return max(self.left._size() or 0, self.right._size() or 0) or None
+    def _sizes(self) -> tuple[int | None, int | None]:
+        pairs = zip(self.left._sizes(), self.right._sizes(), strict=True)
+        q, k = (max(one or 0, other or 0) or None for one, other in pairs)
+        return q, k
 
 
 class Both(_Pair):
@@ -425,11 +445,14 @@ class Not(Mask):
     def canonical(self, lead: tuple[int, ...], heads: int, rank: int, caller: str) -> Mask:
         return Not(self.mask.canonical(lead, heads, rank, caller))
 
+    def fit(self, q: int, k: int) -> None:
+        self.mask.fit(q, k)
+
     def take(self, entries: slice) -> Mask:
         return Not(self.mask.take(entries))
 
-    def _size(self) -> int | None:
-        return self.mask._size()
+    def _sizes(self) -> tuple[int | None, int | None]:
+        return self.mask._sizes()
 
     def __repr__(self) -> str:
         return f"~({self.mask!r})" if isinstance(self.mask, _Pair) else f"~{self.mask!r}"
@@ -498,7 +521,8 @@ def _cover_of(whole: Bool[Tensor, "bh #q k"], rows: Edges, cols: Edges) -> Cover
 
 def _content(value: object) -> object:
     if isinstance(value, Tensor):
-        return (tuple(value.shape), value.cpu().contiguous().numpy().tobytes())
+        kind = torch.bool if value.dtype == torch.bool else torch.int64
+        return (tuple(value.shape), value.to("cpu", kind).contiguous().numpy().tobytes())
     return value._key() if isinstance(value, Mask) else value
 
 

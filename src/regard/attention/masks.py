@@ -41,7 +41,7 @@ from regard.attention._mask_kinds import (
     as_mask,
     checked_bool,
 )
-from regard.errors import DtypeError, OptionError, ShapeError, shape
+from regard.errors import DtypeError, OptionError, ShapeError
 
 __all__ = [
     "ALL",
@@ -134,11 +134,10 @@ def segments(ids: Tensor | Sequence[int]) -> Segments:
     ░ ░ █
     """
     numbers = torch.as_tensor(ids)
-    if numbers.dim() == 0 or numbers.is_floating_point() or numbers.is_complex():
-        raise ShapeError(
-            f"segments: ids are {numbers.dtype} of shape {shape(numbers)}, "
-            "expected whole numbers (…,k), one per key"
-        )
+    if numbers.is_floating_point() or numbers.is_complex():
+        raise DtypeError(f"segments: ids are {numbers.dtype}, expected whole numbers (…,k)")
+    if numbers.dim() == 0:
+        raise ShapeError("segments: ids is one number, expected (…,k), one per key")
     return Segments(numbers)
 
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention._call import Call, prepare, unreadable
+from regard.attention._call import Call, exactly, prepare, unreadable
 from regard.attention.kernels import blocked, fused, reference
 from regard.attention.masks import Causal, Mask, causal
 from regard.attention.positions import Bias
@@ -127,7 +127,8 @@ def scaled_dot_product_attention(
             "scaled_dot_product_attention: attn_mask and is_causal are both given; give one, or "
             "use attend(…, mask=causal & …)"
         )
-    if not enable_gqa and query.dim() > 3 and query.shape[-3] != key.shape[-3] != 1:
+    both_have_heads = query.dim() > 3 and key.dim() > 3
+    if not enable_gqa and both_have_heads and query.shape[-3] != key.shape[-3] != 1:
         raise OptionError(
             f"scaled_dot_product_attention: query has h={query.shape[-3]} and key "
             f"h={key.shape[-3]}; grouped heads need enable_gqa=True"
@@ -151,15 +152,18 @@ def _run(call: Call, kernel: str, logsumexp: bool) -> tuple[Tensor, Tensor | Non
     """Output and, if the kernel has it or it was asked for, the row log-sum-exp."""
     if kernel not in KERNELS:
         raise OptionError(
-            f"attend: kernel={kernel!r} is unknown, expected {', '.join(map(repr, KERNELS))}"
+            f"{call.caller}: kernel={kernel!r} is unknown, expected {', '.join(map(repr, KERNELS))}"
         )
     if kernel == "auto":
         kernel, _ = _choose(call)
     elif kernel == "fused" and (reason := fused.why_not(call)) is not None:
-        raise OptionError(f"attend: kernel='fused' cannot do this call: {reason}; use 'auto'")
-    if kernel == "reference":
-        return reference.run(call)
-    return fused.run(call) if kernel == "fused" else blocked.run(call, logsumexp)
+        raise OptionError(
+            f"{call.caller}: kernel='fused' cannot do this call: {reason}; use 'auto'"
+        )
+    with exactly(call.q.device):
+        if kernel == "reference":
+            return reference.run(call)
+        return fused.run(call) if kernel == "fused" else blocked.run(call, logsumexp)
 
 
 def _choose(call: Call) -> tuple[str, str]:
@@ -168,7 +172,7 @@ def _choose(call: Call) -> tuple[str, str]:
     cannot = fused.why_not(call)
     if cannot is not None:
         return "blocked", f"fused cannot: {cannot}"
-    if unreadable(call.q) and not torch.compiler.is_compiling():
+    if unreadable(call.q, call.k, call.v) and not torch.compiler.is_compiling():
         return "blocked", "torch.func transforms plain operations best"
     if b * h * q * k < FEW:
         return "fused", "so little work that what starts soonest wins"

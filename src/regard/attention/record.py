@@ -7,13 +7,15 @@ and top keys are recomputed from them in blocks of bounded size.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from regard.attention._call import Call, Span, spread
+from regard.attention._call import Call, Span, exactly, spread
 from regard.attention.kernels import blocked, fused
 from regard.attention.scores import Scaled, ScaledDot, Score
 from regard.errors import MemoryLimitError, OptionError, StaleError
@@ -22,11 +24,29 @@ LIMIT = 2**30
 """The bytes that a result may have unless the caller says more."""
 HEIGHT, WIDTH, SPAN = 128, 64, 2**22
 """Queries in a block, keys in a block, and how many scores are held at once."""
+LARGE = {torch.float32: 2.0**10, torch.float64: 2.0**39}
+"""From this log-sum-exp on, its last digit is worth more than 10⁻⁴ of a weight."""
 GROUP = 16
 """How many keys stand behind one maximum in the first stage of `Look.top`."""
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 Which = int | Sequence[int] | slice | Tensor | None
 """Queries or heads: one, several, a slice, or all."""
+
+
+def _exact(method: Callable[P, R]) -> Callable[P, R]:
+    """The method of a look, computing without gradients and in the dtypes of the call."""
+
+    @wraps(method)
+    def exact(*args: P.args, **kwargs: P.kwargs) -> R:
+        look = args[0]
+        assert isinstance(look, Look)
+        with torch.no_grad(), exactly(look._of.q.device):
+            return method(*args, **kwargs)
+
+    return exact
 
 
 class Look:
@@ -42,7 +62,8 @@ class Look:
     def __init__(self, call: Call, output: Tensor, logsumexp: Tensor | None) -> None:
         self._of = call
         self._versions = _versions(call)
-        self._logsumexp = logsumexp
+        self._large: tuple[Tensor, Tensor] | None = None
+        self._logsumexp = None if logsumexp is None else logsumexp.detach()
         self.output = call.restore(output)
 
     @property
@@ -70,6 +91,7 @@ class Look:
         """How queries were compared with keys."""
         return self._call.score
 
+    @_exact
     def compared(
         self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT
     ) -> Float[Tensor, "*bh q k"]:
@@ -78,12 +100,14 @@ class Look:
         bare = dataclasses.replace(self._call, mask=None, bias=None, score=score)
         return self._call.restore(self._rows("compared", bare, queries, heads, limit))
 
+    @_exact
     def scores(
         self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT
     ) -> Float[Tensor, "*bh q k"]:
         """What entered the softmax: scaled, bias added, masked places -inf."""
         return self._call.restore(self._rows("scores", self._call, queries, heads, limit))
 
+    @_exact
     def weights(
         self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT
     ) -> Float[Tensor, "*bh q k"]:
@@ -94,6 +118,7 @@ class Look:
         """
         return self._call.restore(self._softmax("weights", queries, heads, limit))
 
+    @_exact
     def contributions(
         self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT
     ) -> Float[Tensor, "*bh q k"]:
@@ -107,6 +132,7 @@ class Look:
         weights = self._softmax("contributions", queries, heads, limit)
         return call.restore(weights * lengths.mT)
 
+    @_exact
     def top(self, n: int) -> tuple[Float[Tensor, "*bh q n"], Int64[Tensor, "*bh q n"]]:
         """For every query its n largest weights, largest first, and the keys they belong to.
 
@@ -132,13 +158,13 @@ class Look:
             if best is None:
                 continue
             found, order = best[0].sort(-1, descending=True)
-            weights = torch.exp(found - _finite(self._lse[:, :, rows]).unsqueeze(-1))
             size = found.shape[-1]
-            values[:, :, rows, :size] = weights
+            values[:, :, rows, :size] = torch.exp(self._log_weights(found, rows))
             at = best[1].gather(-1, order).masked_fill(found == -torch.inf, -1)
             places[:, :, rows, :size] = at
         return self._call.restore(values), self._call.restore(places)
 
+    @_exact
     def entropy(self) -> Float[Tensor, "*bh q"]:
         """Per query, how spread out its weights are, in nats: 0 for one key, log k for all alike.
 
@@ -146,26 +172,28 @@ class Look:
         product of the query with the mean key: attention once more, with keys for values.
         """
         call = self._call.reduced()
-        if isinstance(call.score, Scaled) and call.bias is None:
+        if isinstance(call.score, Scaled) and call.bias is None and self._shift is None:
             q, k = call.q.to(call.work), call.k.to(call.work)
             again = dataclasses.replace(call, q=q, k=k, v=k, dropout=0.0)
             fast = fused.why_not(again) is None
             mean_key, _ = fused.run(again) if fast else blocked.run(again, logsumexp=False)
             mean = (q * mean_key).sum(-1) * call.score.factor
+            entropy = (self._lse - mean).clamp_(min=0.0)
         else:
-            mean = torch.zeros_like(self._lse)
-            for rows, _, weights, scores in self._weights(call):
-                mean[:, :, rows] += (weights * scores.masked_fill(weights == 0, 0.0)).sum(-1)
-        entropy = (self._lse - mean).clamp_(min=0.0)
+            entropy = torch.zeros_like(self._lse)
+            for rows, _, logs in self._blocks_of_logs(call):
+                weights = logs.exp()
+                entropy[:, :, rows] -= (weights * logs.masked_fill(weights == 0, 0.0)).sum(-1)
         return self._call.restore(entropy.masked_fill_(self._lse == -torch.inf, 0.0))
 
+    @_exact
     def received(self) -> Float[Tensor, "*bh k"]:
         """Per key, the sum over the queries of the weight it was given, for each query head."""
         call = self._call.reduced()
         b, h, _, k = call.sizes
         sums = torch.zeros(b, h, k, dtype=call.work, device=call.q.device)
-        for _, span, weights, _ in self._weights(call):
-            sums[:, :, span.cols] += weights.sum(-2)
+        for _, span, logs in self._blocks_of_logs(call):
+            sums[:, :, span.cols] += logs.exp_().sum(-2)
         return self._call.restore(sums)
 
     def __repr__(self) -> str:
@@ -184,6 +212,7 @@ class Look:
         return self._of
 
     @property
+    @_exact
     def _lse(self) -> Float[Tensor, "b h q"]:
         if self._logsumexp is None:
             call = self._call.reduced()
@@ -198,16 +227,44 @@ class Look:
 
     def _blocks(self, call: Call) -> Iterator[tuple[slice, list[Span]]]:
         b, h, _, _ = call.sizes
-        height = max(1, min(HEIGHT, SPAN // (b * h * WIDTH)))
-        return call.blocks(height, WIDTH, max(SPAN // (b * h * height) // WIDTH, 1) * WIDTH)
+        rows = max(b * h, 1)
+        height = max(1, min(HEIGHT, SPAN // (rows * WIDTH)))
+        return call.blocks(height, WIDTH, max(SPAN // (rows * height) // WIDTH, 1) * WIDTH)
 
-    def _weights(self, call: Call) -> Iterator[tuple[slice, Span, Tensor, Tensor]]:
-        """Blocks of weights, with the scores that they were made of."""
+    @property
+    def _shift(self) -> tuple[Tensor, Tensor] | None:
+        """Where scores are so large that the log-sum-exp rounds them off: the largest score of
+        each row, and the log-sum-exp of the scores less that; None where they are not."""
+        finite = self._lse[self._lse.isfinite()]
+        if not finite.numel() or float(finite.abs().max()) < LARGE[self._call.work]:
+            return None
+        if self._large is None:
+            call = self._call.reduced()
+            highest = torch.full_like(self._lse, -torch.inf)
+            for rows, spans in self._blocks(call):
+                for span in spans:
+                    found = call.span(rows, span).amax(-1)
+                    highest[:, :, rows] = torch.maximum(highest[:, :, rows], found)
+            total = torch.zeros_like(self._lse)
+            for rows, spans in self._blocks(call):
+                for span in spans:
+                    less = call.span(rows, span) - _norm(highest[:, :, rows])
+                    total[:, :, rows] += less.exp_().sum(-1)
+            self._large = highest, total.log_()
+        return self._large
+
+    def _log_weights(self, scores: Tensor, rows: slice) -> Tensor:
+        """The logarithms of the weights that belong to these scores."""
+        shift = self._shift
+        if shift is None:
+            return scores - _norm(self._lse[:, :, rows])
+        return scores - _norm(shift[0][:, :, rows]) - shift[1][:, :, rows].unsqueeze(-1)
+
+    def _blocks_of_logs(self, call: Call) -> Iterator[tuple[slice, Span, Tensor]]:
+        """The logarithms of all weights, a block at a time."""
         for rows, spans in self._blocks(call):
-            norm = _finite(self._lse[:, :, rows]).unsqueeze(-1)
             for span in spans:
-                scores = call.span(rows, span)
-                yield rows, span, torch.exp(scores - norm), scores
+                yield rows, span, self._log_weights(call.span(rows, span), rows)
 
     def _rows(
         self, what: str, call: Call, queries: Which, heads: Which, limit: int
@@ -224,7 +281,7 @@ class Look:
             )
         call = call.reduced()
         result = torch.empty(b, len(chosen), len(lines), k, dtype=call.work, device=call.q.device)
-        height = max(1, SPAN // (b * h * k)) if k else q
+        height = max(1, SPAN // max(b * h * k, 1))
         done = 0
         for first, last in _consecutive(lines):
             for start in range(first, last, height):
@@ -246,6 +303,8 @@ def _versions(call: Call) -> list[int]:
     for part in (call.score, call.bias):
         if isinstance(part, torch.nn.Module):
             held.extend(part.parameters())
+    if call.mask is not None:
+        held.extend(call.mask.held())
     return [x._version for x in held if isinstance(x, Tensor) and not x.is_inference()]
 
 
@@ -270,9 +329,9 @@ def _top_of(scores: Float[Tensor, "b h r c"], n: int) -> tuple[Tensor, Tensor]:
     return found, at.gather(-1, order)
 
 
-def _finite(logsumexp: Tensor) -> Tensor:
-    """A norm to subtract from scores: +inf, and so weight 0, where there was nothing to see."""
-    return logsumexp.masked_fill(logsumexp == -torch.inf, torch.inf)
+def _norm(level: Float[Tensor, "b h r"]) -> Float[Tensor, "b h r 1"]:
+    """What to subtract from scores: +inf, and so weight 0, where there was nothing to see."""
+    return level.masked_fill(level == -torch.inf, torch.inf).unsqueeze(-1)
 
 
 def _indices(which: Which, size: int, axis: str) -> list[int]:

@@ -2,8 +2,7 @@
 
 A score takes blocks of queries ``(…, q, d)`` and keys ``(…, k, d)`` and returns ``(…, q, k)``;
 any function of that form will do. The dot product is only the simplest choice. Scores that can be
-written as a dot product of changed queries and keys say so by a method `dot`, and then run on the
-fast kernels.
+written as a dot product of changed queries and keys are a `DotScore`, and run on every kernel.
 
 | name | score of q and k | from |
 |---|---|---|
@@ -105,6 +104,15 @@ class Gaussian(DotScore):
 
     def dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         """-|q - k|² / 2 = (q, -|q|²/2, 1) · (k, 1, -|k|²/2)."""
+        # Only differences count: seen from a query, far-away vectors keep their digits.
+        origin = q[..., :1, :].detach()
+        if q.dim() > 2 and q.shape[-3] != k.shape[-3]:
+            shared = q.shape[-3] // k.shape[-3]
+            origin = origin[..., ::shared, :, :]
+            q = q - origin.repeat_interleave(shared, -3)
+        else:
+            q = q - origin
+        k = k - origin
         half_q, half_k = (x.square().sum(-1, keepdim=True) / -2 for x in (q, k))
         one_q, one_k = torch.ones_like(half_q), torch.ones_like(half_k)
         return torch.cat([q, half_q, one_q], -1), torch.cat([k, one_k, half_k], -1), 1.0
@@ -119,8 +127,9 @@ class Bilinear(nn.Module, DotScore):
 
     def __init__(self, width: int, key_width: int | None = None, heads: int | None = None) -> None:
         super().__init__()
+        self.width, self.key_width, self.heads = width, key_width or width, heads
         lead = () if heads is None else (heads,)
-        self.weight = nn.Parameter(torch.empty(*lead, width, key_width or width))
+        self.weight = nn.Parameter(torch.empty(*lead, width, self.key_width))
         nn.init.normal_(self.weight, std=width**-0.5)
 
     def forward(
@@ -142,8 +151,9 @@ class Additive(nn.Module):
 
     def __init__(self, width: int, hidden: int, key_width: int | None = None) -> None:
         super().__init__()
+        self.width, self.key_width = width, key_width or width
         self.of_query = nn.Parameter(torch.empty(width, hidden))
-        self.of_key = nn.Parameter(torch.empty(key_width or width, hidden))
+        self.of_key = nn.Parameter(torch.empty(self.key_width, hidden))
         self.out = nn.Parameter(torch.empty(hidden))
         for weight in (self.of_query, self.of_key, self.out):
             nn.init.normal_(weight, std=weight.shape[0] ** -0.5)

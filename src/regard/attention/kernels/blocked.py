@@ -47,7 +47,7 @@ def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor |
         zero = sum(x[:, :, :0].sum() for x in (call.q, call.k, call.v))  # keeps the graph
         return call.v.new_zeros(b, h, q, call.v.shape[-1]) + zero, nothing
     thrift = 1 if isinstance(call.score, Scaled) else PAIRWISE
-    if unreadable(call.q):
+    if unreadable(call.q, call.k, call.v):
         return _one_block(call, logsumexp)
     if h * q * k <= ENTRY // thrift:
         if thrift == 1 and not call.dropout and not call.needs_grad:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.attention._call import HALF, Call, runs, unreadable
 from regard.attention.masks import Both, Causal, Dense, Mask
-from regard.attention.scores import DotScore, Gaussian, Scaled
+from regard.attention.scores import DotScore, Scaled, ScaledDot
 
 _FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
@@ -29,8 +29,8 @@ def why_not(call: Call) -> str | None:
         return f"it runs on the CPU, and q is on {call.q.device}"
     if not isinstance(call.score, DotScore):
         return "the score does not reduce to a dot product"
-    if isinstance(call.score, Gaussian) and call.v.dtype in HALF:
-        return f"squared lengths do not fit into {call.v.dtype}"
+    if call.v.dtype in HALF and not isinstance(call.score, Scaled | ScaledDot):
+        return f"the queries and keys that the score makes would be rounded to {call.v.dtype}"
     if call.k.shape[-1] != call.v.shape[-1]:
         return f"keys have d={call.k.shape[-1]} and values e={call.v.shape[-1]}, it wants one width"
     if call.dropout:
@@ -39,6 +39,8 @@ def why_not(call: Call) -> str | None:
         return "there is nothing to compute"
     if call.bias is not None and not isinstance(call.bias, Tensor):
         return f"{type(call.bias).__name__} would have to be written out, queries × keys"
+    if isinstance(call.bias, Tensor) and call.bias.dtype.itemsize > call.v.dtype.itemsize:
+        return f"the bias would be rounded from {call.bias.dtype} to {call.v.dtype}"
     if isinstance(call.bias, Tensor) and call.bias.requires_grad and torch.is_grad_enabled():
         return "it gives no gradient to the bias"
     _, rest = _without_causal(call)
@@ -70,10 +72,12 @@ def _without_causal(call: Call) -> tuple[bool, list[Mask]]:
     """
     parts = _parts(call.mask)
     _, _, q, k = call.sizes
-    causal = any(isinstance(part, Causal) for part in parts)
-    if not causal or not (q == k or q == 1):
-        return False, parts
-    return q > 1, [part for part in parts if not isinstance(part, Causal)]
+
+    def known(part: Mask) -> bool:
+        return isinstance(part, Causal) and (q == k or (q == 1 and not part.from_start))
+
+    rest = [part for part in parts if not known(part)]
+    return q > 1 and len(rest) < len(parts), rest
 
 
 def _parts(mask: Mask | None) -> list[Mask]:
