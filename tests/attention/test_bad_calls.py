@@ -634,7 +634,7 @@ UNFUSED_TENSORS: dict[str, tuple[Callable[[], tuple[Tensor, Tensor, Tensor]], st
     "squares in half precision": (
         lambda: tuple(zeros(B, H, n, D, dtype=torch.float16) for n in (Q, K, K)),  # type: ignore[dict-item, return-value]
         "gaussian",
-        "squared lengths do not fit into torch.float16",
+        "the queries and keys that the score makes would be rounded to torch.float16",
     ),
 }
 

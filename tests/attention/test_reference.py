@@ -132,8 +132,7 @@ def test_low_precision_is_computed_in_float64_and_rounded_once(dtype: torch.dtyp
     output, _ = loops(q.double(), k.double(), v.double(), written(causal, 5, 7))
     rounded = attend(q, k, v, mask=causal, kernel="reference")
     assert rounded.dtype == dtype
-    # The loops' own last bits may fall on the other side of a rounding: one place in 10,000 at most
-    # if at all, and then by one unit.
+    # The last bits of the loops' own float64 may tip a number over to its neighbour, rarely.
     assert (rounded != output.to(dtype)).sum() <= 1
     eps = torch.finfo(dtype).eps
     torch.testing.assert_close(rounded, output.to(dtype), rtol=eps, atol=0)

@@ -198,12 +198,13 @@ class _Held(Mask):
         if prod(batch) == 1:
             return type(self)(tensor.reshape(1, *own))  # type: ignore[call-arg]
         try:
-            return type(self)(tensor.expand(*lead, *own).reshape(-1, *own))  # type: ignore[call-arg]
+            flat = tensor.expand(*lead, *own).reshape(prod(lead), *own)
         except RuntimeError:
             raise ShapeError(
                 f"{caller}: mask {self!r} has batch axes {tuple(batch)}, but the call has {lead}; "
                 "they must be equal or 1"
             ) from None
+        return type(self)(flat)  # type: ignore[call-arg]
 
     def take(self, entries: slice) -> Mask:
         (field,) = fields(self)  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int64
@@ -112,7 +112,12 @@ def _in_turn(call: Call, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
         along = 1 if narrow else 2
         torch.softmax(scores, along, out=weights)
         if additive is not None and bool(weights.select(along, 0).isnan().any()):
-            weights.masked_fill_((scores == -torch.inf).all(along, keepdim=True), 0.0)
+            # Nothing to see, or NaN, perhaps where nobody may look: adding cannot tell.
+            some_output, some_sums = _one_block(call.take(part), logsumexp)
+            output.view(b, h, n, width)[part] = some_output
+            if sums is not None and some_sums is not None:
+                sums.view(b, h, n)[part] = some_sums
+            continue
         torch.bmm(weights.mT if narrow else weights, v, out=output[here])
         if sums is not None:
             torch.logsumexp(scores, along, out=sums[here])
@@ -186,36 +191,40 @@ class _Blocks(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         b, h, n, _ = q.shape
         output = torch.zeros(b, h, n, v.shape[-1], dtype=v.dtype, device=v.device)
-        logsumexp = torch.full((b, h, n), -torch.inf, dtype=call.work, device=v.device)
+        highest = torch.full((b, h, n), -torch.inf, dtype=call.work, device=v.device)
+        total = torch.zeros_like(highest)
         for rows, spans in _blocks(call, thrift):
-            block: tuple[Tensor, Tensor] | None = None
+            block: Part | None = None
             for span in spans:
                 part = _attend_to(call, rows, span, _keep(call, seed, rows, span))
                 block = part if block is None else _merge(block, part)
             if block is not None:
-                output[:, :, rows], logsumexp[:, :, rows] = block
+                output[:, :, rows] = block.output
+                highest[:, :, rows], total[:, :, rows] = block.highest, block.total
         ctx.call, ctx.thrift, ctx.leaves = call, thrift, leaves
-        ctx.save_for_backward(seed, q, k, v, bias, output, logsumexp)
+        ctx.save_for_backward(seed, q, k, v, bias, output, highest, total)
+        logsumexp = torch.where(highest == torch.inf, torch.inf, highest + total.log())
         ctx.mark_non_differentiable(logsumexp)
         return output, logsumexp
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        seed, q, k, v, bias, output, logsumexp = ctx.saved_tensors
+        seed, q, k, v, bias, output, highest, total = ctx.saved_tensors
         call: Call = dataclasses.replace(ctx.call, q=q, k=k, v=v, bias=ctx.call.bias)
         wanted = list(ctx.needs_input_grad[3:])
         sums: list[Tensor | None] = [
             torch.zeros_like(x, dtype=call.work) if want else None
             for x, want in zip((q, k, v, bias, *ctx.leaves), wanted, strict=True)
         ]
-        # With nothing to see every score is ruled out: +inf here makes its weight exp(-inf) = 0.
-        norm = logsumexp.masked_fill(logsumexp == -torch.inf, torch.inf)
+        highest = _below_all(highest)
+        share = total.reciprocal().masked_fill_(total == 0, 0.0)
         for rows, spans in _blocks(call, ctx.thrift):
             grad_rows = grad[:, :, rows].to(call.work)
             inner = (grad_rows * output[:, :, rows]).sum(-1, keepdim=True)
             for span in spans:
                 keep = _keep(call, seed, rows, span)
+                norm = highest[:, :, rows, None], share[:, :, rows, None]
                 _backward_to(call, rows, span, keep, grad_rows, inner, norm, ctx.leaves, sums)
         inputs = (q, k, v, bias, *ctx.leaves)
         grads = [None if s is None else s.to(x.dtype) for s, x in zip(sums, inputs, strict=True)]
@@ -230,33 +239,45 @@ def _blocks(call: Call, thrift: int) -> Any:
     return call.blocks(height, WIDTH, most)
 
 
-def _attend_to(
-    call: Call, rows: slice, span: Span, keep: Tensor | None
-) -> tuple[Float[Tensor, "b h r e"], Float[Tensor, "b h r"]]:
-    """Attention of a block of queries to one span of keys, and its log-sum-exp."""
+class Part(NamedTuple):
+    """Attention of some queries to some keys, and what it takes to merge it with more."""
+
+    output: Float[Tensor, "b h r e"]
+    highest: Float[Tensor, "b h r"]
+    """The largest score of each row; -inf where there is nothing to see."""
+    total: Float[Tensor, "b h r"]
+    """The sum of the exponentials of the scores less the largest."""
+
+
+def _attend_to(call: Call, rows: slice, span: Span, keep: Tensor | None) -> Part:
+    """Attention of a block of queries to one span of keys."""
     scores = call.span(rows, span)
     highest = scores.amax(-1, keepdim=True)
     weights = torch.softmax(scores, -1)
-    logsumexp = highest - weights.amax(-1, keepdim=True).log()
+    total = weights.amax(-1, keepdim=True).reciprocal_()
     nothing = highest == -torch.inf
     if bool(nothing.any()):
-        weights, logsumexp = (
-            weights.masked_fill(nothing, 0.0),
-            logsumexp.masked_fill(nothing, -torch.inf),
-        )
+        weights, total = weights.masked_fill(nothing, 0.0), total.masked_fill(nothing, 0.0)
     if keep is not None:
         weights *= keep
-    return weighted_sum(weights, call.v[:, :, span.cols]), logsumexp.squeeze(-1)
+    output = weighted_sum(weights, call.v[:, :, span.cols])
+    return Part(output, highest.squeeze(-1), total.squeeze(-1))
 
 
-def _merge(
-    one: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor]
-) -> tuple[Float[Tensor, "b h r e"], Float[Tensor, "b h r"]]:
+def _merge(one: Part, other: Part) -> Part:
     """Attention to both of two spans, from attention to each."""
-    joint = torch.logaddexp(one[1], other[1])
-    norm = joint.masked_fill(joint == -torch.inf, torch.inf)
-    share_one, share_other = (torch.exp(x - norm).unsqueeze(-1) for x in (one[1], other[1]))
-    return one[0] * share_one + other[0] * share_other, joint
+    highest = torch.maximum(one.highest, other.highest)
+    norm = _below_all(highest)
+    totals = [part.total * torch.exp(part.highest - norm) for part in (one, other)]
+    total = totals[0] + totals[1]
+    share = total.reciprocal().masked_fill_(total == 0, 0.0)
+    shares = [(x * share).unsqueeze(-1) for x in totals]
+    return Part(one.output * shares[0] + other.output * shares[1], highest, total)
+
+
+def _below_all(highest: Tensor) -> Tensor:
+    """What to subtract from scores: +inf, and so weight 0, where there is nothing to see."""
+    return highest.masked_fill(highest == -torch.inf, torch.inf)
 
 
 def _backward_to(
@@ -266,7 +287,7 @@ def _backward_to(
     keep: Tensor | None,
     grad: Float[Tensor, "b h r e"],
     inner: Float[Tensor, "b h r 1"],
-    norm: Float[Tensor, "b h q"],
+    norm: tuple[Float[Tensor, "b h r 1"], Float[Tensor, "b h r 1"]],
     leaves: tuple[Tensor, ...],
     sums: list[Tensor | None],
 ) -> None:
@@ -277,13 +298,14 @@ def _backward_to(
     v = call.v[:, :, span.cols].to(call.work)
     with torch.enable_grad():
         raw = call.raw(q, k, rows, span.cols)
-    weights = call.fill((raw.detach() - norm[:, :, rows, None]).exp_(), rows, span, 0.0)
+    weights = (raw.detach() - norm[0]).exp_().mul_(norm[1])
+    weights = call.fill(weights, rows, span, 0.0)
     b, h, r, c = weights.shape
     g = v.shape[1]
     if sum_v is not None:
         kept = weights if keep is None else weights * keep
         sum_v[:, :, span.cols] += torch.bmm(
-            kept.view(b * g, h // g * r, c).mT, grad.reshape(b * g, h // g * r, -1)
+            kept.reshape(b * g, h // g * r, c).mT, grad.reshape(b * g, h // g * r, -1)
         ).view(b, g, c, -1)
     towards = torch.bmm(grad.reshape(b * g, h // g * r, -1), v.reshape(b * g, c, -1).mT)
     towards = towards.view(b, h, r, c)

@@ -13,12 +13,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention._call import HALF, Call, runs, unreadable
+from regard.attention._call import HALF, Call, runs, unreadable, weighted_sum
 from regard.attention.masks import Both, Causal, Dense, Mask
 from regard.attention.scores import DotScore, Scaled, ScaledDot
 
 _FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
+LARGE = 2.0**10
+"""From here on the last digit of a float32 is worth more than 10⁻⁴ of a weight."""
 CHUNK = 2**22
 """How many scores are held at once where rows are computed again."""
 
@@ -43,6 +45,8 @@ def why_not(call: Call) -> str | None:
         return f"the bias would be rounded from {call.bias.dtype} to {call.v.dtype}"
     if isinstance(call.bias, Tensor) and call.bias.requires_grad and torch.is_grad_enabled():
         return "it gives no gradient to the bias"
+    if isinstance(call.bias, Tensor) and call.needs_grad and _large(call.bias):
+        return f"its backward pass rounds scores off beside a bias of {LARGE:.0f} and more"
     _, rest = _without_causal(call)
     if not all(_written(part) for part in rest):
         return f"the mask {call.mask!r} would have to be written out, queries × keys"
@@ -110,6 +114,10 @@ def _additive(call: Call, masks: list[Mask]) -> Float[Tensor, "#b #h #q k"] | No
     return bias.expand(*bias.shape[:3], k)
 
 
+def _large(bias: Tensor) -> bool:
+    return not unreadable(bias) and bool((bias.isfinite() & (bias.abs() >= LARGE)).any())
+
+
 def _last_axis_contiguous(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
@@ -117,22 +125,28 @@ def _last_axis_contiguous(x: Tensor) -> Tensor:
 def _put_right(call: Call, output: Tensor, logsumexp: Tensor) -> tuple[Tensor, Tensor]:
     """Rows with nothing to see: 0 and -inf. Rows whose scores are NaN: NaN.
 
-    The operation reports 0 and a log-sum-exp of 0 for both. A true log-sum-exp of exactly 0 is
-    rare, so the few rows that have it are computed again. Where numbers cannot be read (while
+    The operation reports 0 and a log-sum-exp of 0 for both, unless it lets NaN through from where
+    nobody may look. A true log-sum-exp of exactly 0 is rare, so the few rows that have it, or NaN,
+    are computed again. Where numbers cannot be read (while
     torch traces the call), NaN is taken from the queries alone.
     """
     if unreadable(output):
         unknown = call.q.isnan().any(-1, keepdim=True)
         return output.masked_fill(unknown, torch.nan), logsumexp
-    suspects = logsumexp.detach() == 0
+    found = logsumexp.detach()
+    suspects = (found == 0) | found.isnan()
     if not bool(suspects.any()):
         return output, logsumexp
     exact, (b, h, _, k) = call.detached(), call.sizes
-    logsumexp = logsumexp.detach().clone()
+    true_output, true_sums = output.detach().clone(), found.clone()
     height = max(1, CHUNK // (b * h * k))
     for first, last in runs(suspects.flatten(0, 1).any(0).nonzero().flatten().numpy()):
         for start in range(first, last, height):
             rows = slice(start, min(start + height, last))
-            true = exact.scores(rows, slice(0, k)).logsumexp(-1)
-            logsumexp[:, :, rows] = torch.where(suspects[:, :, rows], true, logsumexp[:, :, rows])
-    return output.masked_fill(logsumexp.isnan().unsqueeze(-1), torch.nan), logsumexp
+            scores = exact.scores(rows, slice(0, k))
+            nothing = (scores == -torch.inf).all(-1, keepdim=True)
+            weights = torch.softmax(scores, -1).masked_fill_(nothing, 0.0)
+            true_output[:, :, rows] = weighted_sum(weights, exact.v).to(output.dtype)
+            true_sums[:, :, rows] = scores.logsumexp(-1)
+    logsumexp = torch.where(suspects, true_sums, found)
+    return torch.where(suspects.unsqueeze(-1), true_output, output), logsumexp
