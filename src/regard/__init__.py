@@ -1,6 +1,6 @@
 """Self-attention you can see through."""
 
-from regard import nn
+from regard import nn, view
 from regard.attention import (
     Additive,
     ALiBi,
@@ -65,5 +65,6 @@ __all__ = [
     "scaled_dot_product_attention",
     "segments",
     "steps",
+    "view",
     "window",
 ]

@@ -140,28 +140,31 @@ def roundings(
     of that number is a common factor of all the weights in a row.
     """
     eps = torch.finfo(given[0].dtype).eps
-    upstream = from_above(given).double().abs()
+    upstream = from_above(given).double()
     q, k, v = (x.detach().double() for x in given[:3])
     groups = q.shape[1] // k.shape[1]
     k, v = (x.repeat_interleave(groups, 1) for x in (k, v))
     places = torch.eye(k.shape[-2], dtype=torch.float64).expand(*k.shape[:-1], -1)
     weights = plain(q, k, places, mask, bias)
-    terms = weights * (upstream @ v.abs().mT)
     factor = 1 / math.sqrt(q.shape[-1])
-    last = torch.zeros_like(weights[..., :1])
+    terms = weights * (upstream.abs() @ v.abs().mT)
+    wrong_by_all = torch.zeros_like(weights)
     if regime == "fused":
         scores = q @ k.mT * factor + (0.0 if bias is None else bias.double())
         scores = scores if mask is None else scores.masked_fill(~mask, -INF)
         last = scores.logsumexp(-1, keepdim=True).abs().nan_to_num(posinf=0.0)
+        wrong_by_all = weights * last
+        towards = upstream @ v.mT
+        terms = terms + wrong_by_all * (towards - (weights * towards).sum(-1, keepdim=True)).abs()
 
     def gathered(x: Tensor) -> Tensor:
         return x.unflatten(1, (-1, groups)).sum(2)
 
     sizes = [
         exact[0],
-        terms * (1 + last) @ k.abs() * factor,
-        gathered((terms * (1 + last)).mT @ q.abs() * factor),
-        gathered((weights * last).mT @ upstream) + exact[3].abs(),
+        terms @ k.abs() * factor,
+        gathered(terms.mT @ q.abs() * factor),
+        gathered(wrong_by_all.mT @ upstream.abs()) + exact[3].abs(),
     ]
     if len(exact) > 4:
         sizes.append(terms.sum_to_size(exact[4].shape))
@@ -384,7 +387,6 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "a part": lambda x: nn.functional.pad(x, (1, 2, 3, 4))[..., 3:-4, 1:-2],
     "expanded batch": lambda x: x[:1].expand_as(x),
     "expanded heads": lambda x: x[:, :1].expand_as(x),
-    "expanded rows": lambda x: x[:, :, :1].expand_as(x),
     "expanded width": lambda x: x[..., :1].expand_as(x),
 }
 
@@ -395,6 +397,12 @@ def test_layouts(regime: str, layout: Callable[[Tensor], Tensor]) -> None:
     given = [layout(x) for x in inputs(61, 61, h=6, g=3)]
     assert not any(x.is_contiguous() for x in given)
     check(regime, given, causal)
+
+
+@fast
+def test_one_query_for_all_rows(regime: str) -> None:
+    q, k, v = inputs(61, 61, h=6, g=3)
+    check(regime, [q[:, :, :1].expand_as(q), k, v], causal)
 
 
 @fast
@@ -848,6 +856,14 @@ def test_scores_of_ten_thousand(regime: str, mask: Mask | None, sign: int) -> No
 def test_scores_from_minus_to_plus_ten_thousand(regime: str) -> None:
     q, k, v = inputs(65, 67)
     check(regime, [q * 4_000, k, v])
+
+
+@fast
+def test_a_logsumexp_of_zero_is_a_number_like_others(regime: str) -> None:
+    """The first query sees one key with a score of 0; the flash operation says 0 for nothing."""
+    q, k, v = inputs(65, 65)
+    assert (look(0 * q, k, v, mask=causal, kernel="reference").logsumexp[:, :, 0] == 0).all()
+    check(regime, [0 * q, k, v], causal)
 
 
 # No numbers at all

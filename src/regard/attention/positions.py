@@ -69,7 +69,7 @@ class Sinusoidal(nn.Module):
     leaves open, ends with a sine. Some texts print base 1000.
     """
 
-    def __init__(self, width: int, *, base: float = 10_000.0) -> None:
+    def __init__(self, width: int, *, base: float | int = 10_000) -> None:
         super().__init__()
         self.width = _at_least("Sinusoidal", "width", width, 1)
         self.base = _finite_base("Sinusoidal", base)
@@ -144,7 +144,9 @@ class Rotary(nn.Module):
     of coordinates. A checkpoint needs the pairing that it was trained with.
     """
 
-    def __init__(self, width: int, *, base: float = 10_000.0, interleaved: bool = False) -> None:
+    def __init__(
+        self, width: int, *, base: float | int = 10_000, interleaved: bool = False
+    ) -> None:
         super().__init__()
         self.width = _at_least("Rotary", "width", width, 2)
         self.base = _finite_base("Rotary", base)
@@ -326,13 +328,13 @@ def _at_least(name: str, argument: str, value: int, least: int) -> int:
     return value
 
 
-def _finite_base(name: str, base: float) -> float:
+def _finite_base(name: str, base: float | int) -> float:
     if not 0 < base < math.inf:
         raise OptionError(
             f"{name}: base is {base}, but wavelengths are its powers; "
             "use a positive number such as 10000"
         )
-    return base
+    return float(base)
 
 
 def _check(name: str, x: Tensor, width: int, offset: int) -> None:

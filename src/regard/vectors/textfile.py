@@ -25,13 +25,13 @@ def read_words(path: str | Path, words: Iterable[str]) -> dict[str, NDArray[np.f
     A word that the file has only in lower case is found there. Words without a vector are left
     out.
     """
-    wanted = set(words)
-    missing = wanted | {word.lower() for word in wanted}
+    wanted = dict.fromkeys(words)
+    missing = wanted.keys() | {word.lower() for word in wanted}
     found: dict[str, NDArray[np.float32]] = {}
     for number, word, values in _lines(Path(path)):
         if word in missing and word not in found:
             found[word] = _numbers(Path(path), number, values)
-            if wanted <= found.keys():
+            if wanted.keys() <= found.keys():
                 break
     return {
         word: found.get(word, found.get(word.lower()))  # type: ignore[misc]

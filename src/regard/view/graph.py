@@ -207,5 +207,7 @@ def _head_names(inks: Sequence[str], middle: Number, top: Number) -> tuple[str, 
         x, y = middle + (place - in_row / 2) * step + 6, top + 22 + row * 18
         stroke = f"M{num(x)} {num(y)}h14"
         marks.append(tag("path", class_="legend", d=stroke, stroke=ink, stroke_width=4))
-        marks.append(label(f"head {head}", x + 20, y, size=SMALL_SIZE, fill=SOFT, class_="legend"))
+        marks.append(
+            label(f"head {head + 1}", x + 20, y, size=SMALL_SIZE, fill=SOFT, class_="legend")
+        )
     return "".join(marks), top + 30 + (len(inks) - 1) // per_row * 18
