@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
+# Some machines announce matrix instructions for bfloat16 that they then forbid.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+
 import pytest
 from jaxtyping import install_import_hook
 

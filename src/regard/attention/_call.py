@@ -86,7 +86,8 @@ class Call:
         if not isinstance(self.score, ScaledDot):
             q, k = q.to(self.work), k.to(self.work)
         q, k, factor = self.score.dot(q, k)
-        return dataclasses.replace(self, q=q, k=k, score=Scaled(factor))
+        rest = (self.mask, self.bias, self.dropout, self.lead, self.rank, self.caller)
+        return Call(q, k, self.v, Scaled(factor), *rest)
 
     def detached(self) -> Call:
         """The call cut off from the autograd graph."""
@@ -266,13 +267,16 @@ def unreadable(*tensors: Tensor) -> bool:
 def autocasts(device: torch.device) -> bool:
     """Whether torch would now change dtypes by itself on this device."""
     kind = device.type
-    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return kind != "meta" and torch.is_autocast_enabled(kind)
+
+
+_AS_IT_IS = nullcontext()
 
 
 def exactly(device: torch.device) -> AbstractContextManager[object]:
     """A context in which dtypes are what the kernels say, and not what autocast says."""
     if not autocasts(device):
-        return nullcontext()
+        return _AS_IT_IS
     return torch.autocast(device.type, enabled=False)
 
 

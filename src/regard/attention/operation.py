@@ -17,7 +17,9 @@ from regard.errors import OptionError
 KERNELS = ("auto", "reference", "blocked", "fused")
 
 SHORT = 128
-"""Up to so many keys a batch is faster as plain matrix products than as one fused operation."""
+"""Up to so many keys a batch is faster as plain matrix products than as one fused operation …"""
+LANES = 16
+"""… which takes this many keys at a time, and is slow with those left over."""
 FEW = 2**15
 """But not below so many scores in all, where the fused operation starts sooner."""
 
@@ -176,6 +178,7 @@ def _choose(call: Call) -> tuple[str, str]:
         return "blocked", "torch.func transforms plain operations best"
     if b * h * q * k < FEW:
         return "fused", "so little work that what starts soonest wins"
-    if k <= SHORT:
+    plain = call.mask is None and call.bias is None
+    if k <= SHORT and (plain or k % LANES >= LANES // 2):
         return "blocked", f"batches of {k} keys are fastest as plain matrix products"
     return "fused", f"the fastest for {k} keys"

@@ -340,6 +340,8 @@ def _indices(which: Which, size: int, axis: str) -> list[int]:
         return list(range(size))
     if isinstance(which, slice):
         return list(range(size))[which]
+    if isinstance(which, Tensor) and which.dtype == torch.bool:
+        which = which.nonzero()
     if isinstance(which, Tensor):
         which = which.reshape(-1).tolist()
     asked = [which] if isinstance(which, int) else [int(i) for i in which]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from math import prod
+from math import isnan, prod
 from typing import Any, NamedTuple
 
 import torch
@@ -28,7 +28,7 @@ ENTRY = 2**20
 """A batch entry of so many scores is one block."""
 SCRATCH = 2**19
 """So many scores are held at once where nothing is kept: what fits into the caches."""
-NARROW = 16
+NARROW = 21
 """Softmax over fewer keys than this is faster with the keys down the columns."""
 HEIGHT, WIDTH = 128, 64
 """Queries and keys in a block; how finely unreachable keys are told from reachable ones."""
@@ -88,39 +88,40 @@ def _in_turn(call: Call, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
     b, h, n, m = call.sizes
     g, width = call.k.shape[1], call.v.shape[-1]
     rows = h // g * n
+    q = call.q.to(call.work).reshape(b * g, rows, -1)
+    k = call.k.to(call.work).reshape(b * g, m, -1)
+    v = call.v.to(call.work).reshape(b * g, m, width)
+    output = q.new_empty(b * g, rows, width)
+    sums = q.new_empty(b * g, rows) if logsumexp else None
     some = min(b, max(1, SCRATCH // (h * n * m)))
     narrow = m < NARROW
-    size = (some * g, m, rows) if narrow else (some * g, rows, m)
-    scores, weights = _scratch(size, call.work, call.q.device)
-    output = call.q.new_empty(b * g, rows, width, dtype=call.work)
-    sums = call.q.new_empty(b * g, rows, dtype=call.work) if logsumexp else None
+    left, right, along = (k, q.mT, 1) if narrow else (q, k.mT, 2)
+    scores, weights = _scratch((some * g, left.shape[1], right.shape[2]), call.work, q.device)
     additive = _additive(call, narrow)
+    left_part, right_part, v_part, out = left, right, v, output
     for start in range(0, b, some):
-        part = slice(start, min(start + some, b))
-        here = slice(part.start * g, part.stop * g)
-        if part.stop - start < some:
-            scores, weights = scores[: here.stop - here.start], weights[: here.stop - here.start]
-        q = call.q[part].to(call.work).reshape(-1, rows, call.q.shape[-1])
-        k = call.k[part].to(call.work).reshape(-1, m, call.k.shape[-1])
-        v = call.v[part].to(call.work).reshape(-1, m, width)
+        entries = slice(start, min(start + some, b))
+        part = slice(entries.start * g, entries.stop * g)
+        if entries.stop - start < some:
+            scores, weights = scores[: part.stop - part.start], weights[: part.stop - part.start]
         if additive is not None:
-            term = additive if additive.shape[0] == 1 else additive[part]
+            term = additive if additive.shape[0] == 1 else additive[entries]
             scores.view(-1, g, *((m, h // g, n) if narrow else (h // g, n, m))).copy_(term)
-        left, right = (k, q.mT) if narrow else (q, k.mT)
-        beta = 0 if additive is None else 1
-        torch.baddbmm(scores, left, right, beta=beta, alpha=call.score.factor, out=scores)
-        along = 1 if narrow else 2
+        beta, factor = int(additive is not None), call.score.factor
+        if some < b:
+            left_part, right_part, v_part, out = left[part], right[part], v[part], output[part]
+        torch.baddbmm(scores, left_part, right_part, beta=beta, alpha=factor, out=scores)
         torch.softmax(scores, along, out=weights)
-        if additive is not None and bool(weights.select(along, 0).isnan().any()):
+        if additive is not None and isnan(weights.select(along, 0).sum().item()):
             # Nothing to see, or NaN, perhaps where nobody may look: adding cannot tell.
-            some_output, some_sums = _one_block(call.take(part), logsumexp)
-            output.view(b, h, n, width)[part] = some_output
-            if sums is not None and some_sums is not None:
-                sums.view(b, h, n)[part] = some_sums
+            exact, exact_sums = _one_block(call.take(entries), logsumexp)
+            output.view(b, h, n, width)[entries] = exact
+            if sums is not None and exact_sums is not None:
+                sums.view(b, h, n)[entries] = exact_sums
             continue
-        torch.bmm(weights.mT if narrow else weights, v, out=output[here])
+        torch.bmm(weights.mT if narrow else weights, v_part, out=out)
         if sums is not None:
-            torch.logsumexp(scores, along, out=sums[here])
+            torch.logsumexp(scores, along, out=sums[part])
     output = output.view(b, h, n, width).to(call.v.dtype)
     return output, None if sums is None else sums.view(b, h, n)
 
@@ -132,30 +133,31 @@ def _scratch(
     size: tuple[int, ...], dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """Two blocks of memory that this thread keeps from call to call, 4 MiB in float32."""
+    wanted = (size, dtype, device)
+    if getattr(_kept, "wanted", None) == wanted:
+        return _kept.blocks  # type: ignore[no-any-return]
     count = prod(size)
     memory = getattr(_kept, "memory", None)
-    if (
-        memory is None
-        or memory.dtype != dtype
-        or memory.device != device
-        or memory.shape[1] < count
-    ):
+    if memory is None or (memory.dtype, memory.device) != wanted[1:] or memory.shape[1] < count:
         with torch.inference_mode(False):
             memory = torch.empty(2, max(count, SCRATCH), dtype=dtype, device=device)
-        if count <= SCRATCH:
-            _kept.memory = memory
-    return memory[0, :count].view(size), memory[1, :count].view(size)
+    with torch.inference_mode(False):
+        blocks = memory[0, :count].view(size), memory[1, :count].view(size)
+    if count <= SCRATCH:
+        _kept.memory, _kept.wanted, _kept.blocks = memory, wanted, blocks
+    return blocks
 
 
 def _additive(call: Call, narrow: bool) -> Float[Tensor, "#b #g _ _ _"] | None:
     """Mask and bias as one term, ready to be copied under the scores of `_in_turn`."""
+    if call.mask is None and call.bias is None:
+        return None
     rows, cols = call.whole()
     mask, term = call.mask_block(rows, cols), call.bias_block(rows, cols)
     if mask is not None:
         nought = call.q.new_zeros((), dtype=call.work) if term is None else term
         term = torch.where(mask, nought, -torch.inf)
-    if term is None:
-        return None
+    assert term is not None
     term = term.reshape((1,) * (4 - term.dim()) + tuple(term.shape))
     g = call.k.shape[1]
     grouped = (1, 1) if term.shape[1] == 1 else (g, term.shape[1] // g)
@@ -270,8 +272,8 @@ def _merge(one: Part, other: Part) -> Part:
     norm = _below_all(highest)
     totals = [part.total * torch.exp(part.highest - norm) for part in (one, other)]
     total = totals[0] + totals[1]
-    share = total.reciprocal().masked_fill_(total == 0, 0.0)
-    shares = [(x * share).unsqueeze(-1) for x in totals]
+    whole = total.masked_fill(total == 0, 1.0)
+    shares = [(x / whole).unsqueeze(-1) for x in totals]
     return Part(one.output * shares[0] + other.output * shares[1], highest, total)
 
 

@@ -59,13 +59,18 @@ def run(call: Call) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
     reduced = call.reduced()
     assert isinstance(reduced.score, Scaled)
     width = call.v.shape[-1]
-    q, k, v = (_last_axis_contiguous(x.to(call.v.dtype)) for x in (reduced.q, reduced.k, call.v))
-    if q.shape[-1] > width:
+    q, k, v = reduced.q, reduced.k, call.v
+    if q is not call.q:
+        q, k = q.to(v.dtype), k.to(v.dtype)
         v = torch.nn.functional.pad(v, (0, q.shape[-1] - width))
+    if not q.stride(-1) == k.stride(-1) == v.stride(-1) == 1:
+        q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
     output, logsumexp = _FLASH(
         q, k, v, 0.0, causal, attn_mask=_additive(call, rest), scale=reduced.score.factor
     )
-    return _put_right(call, output[..., :width], logsumexp)
+    if v is not call.v and v.shape[-1] != width:
+        output = output[..., :width]
+    return _put_right(call, output, logsumexp)
 
 
 def _without_causal(call: Call) -> tuple[bool, list[Mask]]:
@@ -74,6 +79,8 @@ def _without_causal(call: Call) -> tuple[bool, list[Mask]]:
     The operation aligns causal at the start, so its flag serves only when q = k; a single query
     at the end sees everything.
     """
+    if call.mask is None:
+        return False, []
     parts = _parts(call.mask)
     _, _, q, k = call.sizes
 
@@ -84,11 +91,11 @@ def _without_causal(call: Call) -> tuple[bool, list[Mask]]:
     return q > 1 and len(rest) < len(parts), rest
 
 
-def _parts(mask: Mask | None) -> list[Mask]:
+def _parts(mask: Mask) -> list[Mask]:
     """The masks that are joined by ``&``."""
     if isinstance(mask, Both):
         return _parts(mask.left) + _parts(mask.right)
-    return [] if mask is None else [mask]
+    return [mask]
 
 
 def _written(mask: Mask) -> bool:
@@ -118,10 +125,6 @@ def _large(bias: Tensor) -> bool:
     return not unreadable(bias) and bool((bias.isfinite() & (bias.abs() >= LARGE)).any())
 
 
-def _last_axis_contiguous(x: Tensor) -> Tensor:
-    return x if x.stride(-1) == 1 else x.contiguous()
-
-
 def _put_right(call: Call, output: Tensor, logsumexp: Tensor) -> tuple[Tensor, Tensor]:
     """Rows with nothing to see: 0 and -inf. Rows whose scores are NaN: NaN.
 
@@ -134,9 +137,9 @@ def _put_right(call: Call, output: Tensor, logsumexp: Tensor) -> tuple[Tensor, T
         unknown = call.q.isnan().any(-1, keepdim=True)
         return output.masked_fill(unknown, torch.nan), logsumexp
     found = logsumexp.detach()
-    suspects = (found == 0) | found.isnan()
-    if not bool(suspects.any()):
+    if torch.linalg.vector_norm(found, -torch.inf).item() > 0:  # the least of them; NaN is not > 0
         return output, logsumexp
+    suspects = (found == 0) | found.isnan()
     exact, (b, h, _, k) = call.detached(), call.sizes
     true_output, true_sums = output.detach().clone(), found.clone()
     height = max(1, CHUNK // (b * h * k))
@@ -148,5 +151,6 @@ def _put_right(call: Call, output: Tensor, logsumexp: Tensor) -> tuple[Tensor, T
             weights = torch.softmax(scores, -1).masked_fill_(nothing, 0.0)
             true_output[:, :, rows] = weighted_sum(weights, exact.v).to(output.dtype)
             true_sums[:, :, rows] = scores.logsumexp(-1)
-    logsumexp = torch.where(suspects, true_sums, found)
-    return torch.where(suspects.unsqueeze(-1), true_output, output), logsumexp
+    true_sums = torch.where(suspects, true_sums, found)
+    wrong = suspects & (found.isnan() | ~true_sums.isfinite())
+    return torch.where(wrong.unsqueeze(-1), true_output, output), true_sums
