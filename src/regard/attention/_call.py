@@ -20,6 +20,7 @@ from torch import Tensor
 from regard.attention.masks import NONE, SOME, Mask, as_mask
 from regard.attention.positions import Bias
 from regard.attention.scores import (
+    NAMED,
     Additive,
     Bilinear,
     DotScore,
@@ -62,6 +63,13 @@ class Call:
         return b, h, q, self.k.shape[2]
 
     @property
+    def factor(self) -> float | None:
+        """What q·k is multiplied by; None where the score is something else."""
+        if isinstance(self.score, ScaledDot):
+            return float(self.q.shape[-1] ** -0.5)
+        return self.score.factor if isinstance(self.score, Scaled) else None
+
+    @property
     def work(self) -> torch.dtype:
         """The dtype that scores are computed in: never less than float32."""
         return torch.float32 if self.v.dtype in HALF else self.v.dtype
@@ -79,13 +87,10 @@ class Call:
         )
 
     def reduced(self) -> Call:
-        """The call with its score written as `Scaled`, if it reduces to a dot product at all."""
-        if isinstance(self.score, Scaled) or not isinstance(self.score, DotScore):
+        """The call with its score written as factor · q·k, if it reduces to that at all."""
+        if self.factor is not None or not isinstance(self.score, DotScore):
             return self
-        q, k = self.q, self.k
-        if not isinstance(self.score, ScaledDot):
-            q, k = q.to(self.work), k.to(self.work)
-        q, k, factor = self.score.dot(q, k)
+        q, k, factor = self.score.dot(self.q.to(self.work), self.k.to(self.work))
         rest = (self.mask, self.bias, self.dropout, self.lead, self.rank, self.caller)
         return Call(q, k, self.v, Scaled(factor), *rest)
 
@@ -116,8 +121,8 @@ class Call:
         q and k are the parts of the call's that `rows` and `cols` say.
         """
         q, k = q.to(self.work), k.to(self.work)
-        if isinstance(self.score, Scaled):
-            scores = product(q, k, self.score.factor)
+        if self.factor is not None:
+            scores = product(q, k, self.factor)
         else:
             scores = self.score(q, spread(k, q.shape[1]))
             wanted = (*q.shape[:3], k.shape[2])
@@ -143,7 +148,7 @@ class Call:
     def span(self, rows: slice, span: Span) -> Float[Tensor, "b h r c"]:
         """`scores` for a block that `blocks` gave: the mask is applied only where it has to be."""
         scores = self.raw(self.q[:, :, rows], self.k[:, :, span.cols], rows, span.cols)
-        if span.partial and not isinstance(self.score, Scaled):
+        if span.partial and self.factor is None:
             scores = scores.clone()  # what a user's function returned is not ours to change
         return self.fill(scores, rows, span, -torch.inf)
 
@@ -299,6 +304,19 @@ def prepare(
     dropout: float,
 ) -> Call:
     """The checked call, or an error that says what does not fit and what to do."""
+    if (
+        mask is None
+        and bias is None
+        and isinstance(q, Tensor)
+        and q.dtype == torch.float32
+        and q.dim() == 4
+        and _alike(q, k)
+        and _alike(q, v)
+        and score == "scaled_dot"
+        and dropout == 0.0
+        and not autocasts(q.device)
+    ):  # the commonest call of all, by the shortest way
+        return Call(q, k, v, NAMED["scaled_dot"], None, None, 0.0, q.shape[:1], 4, caller)
     _check_tensors(caller, q, k, v)
     how = as_score(score, caller)
     if not 0.0 <= dropout < 1.0:
@@ -326,6 +344,16 @@ def prepare(
         if isinstance(bias, Tensor) and bias.device != q.device:
             raise DtypeError(f"{caller}: bias is on {bias.device}, q on {q.device}; move it to q's")
     return Call(q4, k4, v4, how, mask, bias, dropout, lead, rank, caller)
+
+
+def _alike(x: Tensor, y: object) -> bool:
+    return (
+        isinstance(y, Tensor)
+        and x.shape == y.shape
+        and x.dtype == y.dtype
+        and x.device == y.device
+        and x.numel() > 0
+    )
 
 
 def _check_tensors(caller: str, q: Tensor, k: Tensor, v: Tensor) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.attention._call import Call, Span, exactly, spread
 from regard.attention.kernels import blocked, fused
-from regard.attention.scores import Scaled, ScaledDot, Score
+from regard.attention.scores import Scaled, Score
 from regard.errors import MemoryLimitError, OptionError, StaleError
 
 LIMIT = 2**30
@@ -93,10 +93,16 @@ class Look:
 
     @_exact
     def compared(
-        self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT
+        self,
+        queries: Which = None,
+        heads: Which = None,
+        *,
+        scaled: bool = False,
+        limit: int = LIMIT,
     ) -> Float[Tensor, "*bh q k"]:
-        """Queries compared with keys, and nothing else yet: no scaling, no bias, no mask."""
-        score = Scaled(1.0) if isinstance(self.score, Scaled | ScaledDot) else self.score
+        """Queries compared with keys, and nothing else yet: no bias, no mask, scaled or not."""
+        unscaled = not scaled and self._call.factor is not None
+        score = Scaled(1.0) if unscaled else self._call.score
         bare = dataclasses.replace(self._call, mask=None, bias=None, score=score)
         return self._call.restore(self._rows("compared", bare, queries, heads, limit))
 
@@ -172,12 +178,12 @@ class Look:
         product of the query with the mean key: attention once more, with keys for values.
         """
         call = self._call.reduced()
-        if isinstance(call.score, Scaled) and call.bias is None and self._shift is None:
+        if call.factor is not None and call.bias is None and self._shift is None:
             q, k = call.q.to(call.work), call.k.to(call.work)
             again = dataclasses.replace(call, q=q, k=k, v=k, dropout=0.0)
             fast = fused.why_not(again) is None
             mean_key, _ = fused.run(again) if fast else blocked.run(again, logsumexp=False)
-            mean = (q * mean_key).sum(-1) * call.score.factor
+            mean = (q * mean_key).sum(-1) * call.factor
             entropy = (self._lse - mean).clamp_(min=0.0)
         else:
             entropy = torch.zeros_like(self._lse)

@@ -97,7 +97,7 @@ class Steps:
 
     @cached_property
     def scaled(self) -> Float[Tensor, "*h q k"]:
-        return self.scores if self.factor is None else self.scores * self.factor
+        return self._per_head(self.seen.compared(scaled=True)).detach()
 
     @cached_property
     def masked(self) -> Float[Tensor, "*h q k"]:

@@ -20,7 +20,6 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from regard.attention._call import Call, Span, unreadable, weighted_sum
-from regard.attention.scores import Scaled
 
 ONE_BLOCK = 2**22
 """So many scores may be kept for the backward pass; more are computed again."""
@@ -46,7 +45,7 @@ def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor |
         nothing = call.v.new_full((b, h, q), -torch.inf, dtype=call.work)
         zero = sum(x[:, :, :0].sum() for x in (call.q, call.k, call.v))  # keeps the graph
         return call.v.new_zeros(b, h, q, call.v.shape[-1]) + zero, nothing
-    thrift = 1 if isinstance(call.score, Scaled) else PAIRWISE
+    thrift = 1 if call.factor is not None else PAIRWISE
     if unreadable(call.q, call.k, call.v):
         return _one_block(call, logsumexp)
     if h * q * k <= ENTRY // thrift:
@@ -66,7 +65,7 @@ def _one_block(call: Call, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
     rows, cols = call.whole()
     scores = call.raw(call.q, call.k, rows, cols)
     mask = call.mask_block(rows, cols)
-    if mask is not None and isinstance(call.score, Scaled) and not unreadable(scores):
+    if mask is not None and call.factor is not None and not unreadable(scores):
         scores.masked_fill_(~mask, -torch.inf)  # the product is ours alone
     elif mask is not None:
         scores = scores.masked_fill(~mask, -torch.inf)
@@ -84,7 +83,8 @@ def _in_turn(call: Call, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
 
     Fresh memory for every step would cost more than the arithmetic.
     """
-    assert isinstance(call.score, Scaled)
+    factor = call.factor
+    assert factor is not None
     b, h, n, m = call.sizes
     g, width = call.k.shape[1], call.v.shape[-1]
     rows = h // g * n
@@ -107,7 +107,7 @@ def _in_turn(call: Call, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
         if additive is not None:
             term = additive if additive.shape[0] == 1 else additive[entries]
             scores.view(-1, g, *((m, h // g, n) if narrow else (h // g, n, m))).copy_(term)
-        beta, factor = int(additive is not None), call.score.factor
+        beta = int(additive is not None)
         if some < b:
             left_part, right_part, v_part, out = left[part], right[part], v[part], output[part]
         torch.baddbmm(scores, left_part, right_part, beta=beta, alpha=factor, out=scores)
@@ -352,7 +352,7 @@ def _keep(
 
 def _leaves(call: Call) -> list[Tensor]:
     """The parameters that the score and the bias bring along, found in the graph of one pair."""
-    if isinstance(call.score, Scaled) and isinstance(call.bias, Tensor | None):
+    if call.factor is not None and isinstance(call.bias, Tensor | None):
         return []
     first = slice(0, 1)
     with torch.enable_grad():

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.attention._call import HALF, Call, runs, unreadable, weighted_sum
 from regard.attention.masks import Both, Causal, Dense, Mask
-from regard.attention.scores import DotScore, Scaled, ScaledDot
+from regard.attention.scores import DotScore
 
 _FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
@@ -31,7 +31,7 @@ def why_not(call: Call) -> str | None:
         return f"it runs on the CPU, and q is on {call.q.device}"
     if not isinstance(call.score, DotScore):
         return "the score does not reduce to a dot product"
-    if call.v.dtype in HALF and not isinstance(call.score, Scaled | ScaledDot):
+    if call.v.dtype in HALF and call.factor is None:
         return f"the queries and keys that the score makes would be rounded to {call.v.dtype}"
     if call.k.shape[-1] != call.v.shape[-1]:
         return f"keys have d={call.k.shape[-1]} and values e={call.v.shape[-1]}, it wants one width"
@@ -57,7 +57,6 @@ def run(call: Call) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
     """Output and row log-sum-exp, of a call for which `why_not` has no reason."""
     causal, rest = _without_causal(call)
     reduced = call.reduced()
-    assert isinstance(reduced.score, Scaled)
     width = call.v.shape[-1]
     q, k, v = reduced.q, reduced.k, call.v
     if q is not call.q:
@@ -66,7 +65,7 @@ def run(call: Call) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
     if not q.stride(-1) == k.stride(-1) == v.stride(-1) == 1:
         q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
     output, logsumexp = _FLASH(
-        q, k, v, 0.0, causal, attn_mask=_additive(call, rest), scale=reduced.score.factor
+        q, k, v, 0.0, causal, attn_mask=_additive(call, rest), scale=reduced.factor
     )
     if v is not call.v and v.shape[-1] != width:
         output = output[..., :width]
