@@ -3,10 +3,11 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench docs clean
 
 demo: $(READY)
-	$(BIN)/python -m regard.demo
+	@echo; $(BIN)/regard steps "the cat sat" --word cat
+	@echo; $(BIN)/python examples/look.py
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2
@@ -19,6 +20,10 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/operation.py
+
+# Runs every page of the docs and writes its outputs and pictures anew.
+docs: $(READY)
+	$(BIN)/python docs/run.py
 
 # pip build isolation would fetch a torch of its own; hatchling comes from the constraints instead.
 $(READY): pyproject.toml constraints.txt
