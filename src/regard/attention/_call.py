@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -55,6 +55,8 @@ class Call:
     """The rank that the result has for the user."""
     caller: str = "attend"
     """Which function was called, for the errors."""
+    kept: dict[tuple[int, int, int], Tensor] = field(default_factory=dict)
+    """Blocks of the mask that come up again, for the kernel to keep."""
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:

@@ -28,6 +28,8 @@ class Mask:
 
     keys_only: bool = False
     """Whether every query sees the same keys, so that one row stands for the whole mask."""
+    relative: bool = False
+    """Whether only the distance between query and key counts."""
 
     def block(
         self, rows: slice, cols: slice, q: int, k: int, device: Device = None
@@ -123,6 +125,7 @@ class Mask:
 class Causal(Mask):
     """Each query sees its own position and those before it."""
 
+    relative = True
     from_start: bool = False
     """Query i stands at position i, as torch's ``is_causal`` has it, and not at i + k - q."""
 
@@ -142,6 +145,7 @@ class Causal(Mask):
 class Window(Mask):
     """Each query sees this many positions before and after its own, and its own."""
 
+    relative = True
     before: int
     after: int
 
@@ -375,6 +379,10 @@ class _Pair(Mask):
     def keys_only(self) -> bool:  # type: ignore[override]
         return self.left.keys_only and self.right.keys_only
 
+    @property
+    def relative(self) -> bool:  # type: ignore[override]
+        return self.left.relative and self.right.relative
+
     def canonical(self, lead: tuple[int, ...], heads: int, rank: int, caller: str) -> Mask:
         return type(self)(
             self.left.canonical(lead, heads, rank, caller),
@@ -436,6 +444,10 @@ class Not(Mask):
     @property
     def keys_only(self) -> bool:  # type: ignore[override]
         return self.mask.keys_only
+
+    @property
+    def relative(self) -> bool:  # type: ignore[override]
+        return self.mask.relative
 
     def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
         return ~self.mask.block(rows, cols, q, k, device)

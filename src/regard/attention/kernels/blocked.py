@@ -55,9 +55,11 @@ def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor |
             return _one_block(call, logsumexp)
     entries = max(1, SPAN // thrift // (h * min(q, HEIGHT) * min(k, 8 * WIDTH)))
     if b <= entries:
-        return _many_blocks(call, thrift)
-    parts = [_many_blocks(call.take(slice(i, i + entries)), thrift) for i in range(0, b, entries)]
-    return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
+        return _many_blocks(call, thrift, logsumexp)
+    groups = [call.take(slice(i, i + entries)) for i in range(0, b, entries)]
+    parts = [_many_blocks(group, thrift, logsumexp) for group in groups]
+    sums = [part[1] for part in parts if part[1] is not None]
+    return torch.cat([part[0] for part in parts]), torch.cat(sums) if sums else None
 
 
 def _one_block(call: Call, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
@@ -165,17 +167,16 @@ def _additive(call: Call, narrow: bool) -> Float[Tensor, "#b #g _ _ _"] | None:
     return term.permute(0, 1, 4, 2, 3) if narrow else term
 
 
-def _many_blocks(call: Call, thrift: int) -> tuple[Tensor, Tensor]:
+def _many_blocks(call: Call, thrift: int, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
     """The same over blocks, with a gradient that needs no more memory than the output."""
+    totals = logsumexp or call.needs_grad
     seed = torch.randint(2**62, ()) if call.dropout else torch.zeros((), dtype=torch.int64)
     leaves = _leaves(call.detached()) if call.needs_grad else []
     bias = call.bias if isinstance(call.bias, Tensor) else None
-    output: Tensor
-    logsumexp: Tensor
-    output, logsumexp = _Blocks.apply(  # type: ignore[no-untyped-call]
-        call.detached(), thrift, seed, call.q, call.k, call.v, bias, *leaves
+    output, sums = _Blocks.apply(  # type: ignore[no-untyped-call]
+        call.detached(), thrift, totals, seed, call.q, call.k, call.v, bias, *leaves
     )
-    return output, logsumexp
+    return output, sums if totals else None
 
 
 class _Blocks(torch.autograd.Function):
@@ -184,6 +185,7 @@ class _Blocks(torch.autograd.Function):
         ctx: Any,
         call: Call,
         thrift: int,
+        totals: bool,
         seed: Int64[Tensor, ""],
         q: Tensor,
         k: Tensor,
@@ -197,11 +199,13 @@ class _Blocks(torch.autograd.Function):
         total = torch.zeros_like(highest)
         for rows, spans in _blocks(call, thrift):
             block: Part | None = None
+            alone = len(spans) == 1 and not totals
             for span in spans:
-                part = _attend_to(call, rows, span, _keep(call, seed, rows, span))
+                part = _attend_to(call, rows, span, _keep(call, seed, rows, span), alone)
                 block = part if block is None else _merge(block, part)
             if block is not None:
                 output[:, :, rows] = block.output
+            if block is not None and totals:
                 highest[:, :, rows], total[:, :, rows] = block.highest, block.total
         ctx.call, ctx.thrift, ctx.leaves = call, thrift, leaves
         ctx.save_for_backward(seed, q, k, v, bias, output, highest, total)
@@ -214,7 +218,7 @@ class _Blocks(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         seed, q, k, v, bias, output, highest, total = ctx.saved_tensors
         call: Call = dataclasses.replace(ctx.call, q=q, k=k, v=v, bias=ctx.call.bias)
-        wanted = list(ctx.needs_input_grad[3:])
+        wanted = list(ctx.needs_input_grad[4:])
         sums: list[Tensor | None] = [
             torch.zeros_like(x, dtype=call.work) if want else None
             for x, want in zip((q, k, v, bias, *ctx.leaves), wanted, strict=True)
@@ -230,7 +234,7 @@ class _Blocks(torch.autograd.Function):
                 _backward_to(call, rows, span, keep, grad_rows, inner, norm, ctx.leaves, sums)
         inputs = (q, k, v, bias, *ctx.leaves)
         grads = [None if s is None else s.to(x.dtype) for s, x in zip(sums, inputs, strict=True)]
-        return (None, None, None, *grads)
+        return (None, None, None, None, *grads)
 
 
 def _blocks(call: Call, thrift: int) -> Any:
@@ -251,19 +255,49 @@ class Part(NamedTuple):
     """The sum of the exponentials of the scores less the largest."""
 
 
-def _attend_to(call: Call, rows: slice, span: Span, keep: Tensor | None) -> Part:
-    """Attention of a block of queries to one span of keys."""
-    scores = call.span(rows, span)
-    highest = scores.amax(-1, keepdim=True)
+def _attend_to(call: Call, rows: slice, span: Span, keep: Tensor | None, alone: bool) -> Part:
+    """Attention of a block of queries to one span of keys.
+
+    If it stands alone, and nobody asks for more than the output, totals are left out.
+    """
+    scores = _scores(call, rows, span)
     weights = torch.softmax(scores, -1)
-    total = weights.amax(-1, keepdim=True).reciprocal_()
-    nothing = highest == -torch.inf
-    if bool(nothing.any()):
-        weights, total = weights.masked_fill(nothing, 0.0), total.masked_fill(nothing, 0.0)
+    highest = total = scores.new_empty(0)
+    if isnan(weights[..., 0].sum().item()):
+        # Nothing to see, or NaN, perhaps where nobody may look: adding cannot tell.
+        scores = call.span(rows, span)
+        nothing = scores.amax(-1, keepdim=True) == -torch.inf
+        weights = torch.softmax(scores, -1).masked_fill_(nothing, 0.0)
+    if not alone:
+        highest = scores.amax(-1)
+        total = weights.amax(-1).reciprocal_().masked_fill_(highest == -torch.inf, 0.0)
     if keep is not None:
         weights *= keep
-    output = weighted_sum(weights, call.v[:, :, span.cols])
-    return Part(output, highest.squeeze(-1), total.squeeze(-1))
+    return Part(weighted_sum(weights, call.v[:, :, span.cols]), highest, total)
+
+
+def _scores(call: Call, rows: slice, span: Span) -> Float[Tensor, "b h r c"]:
+    """`Call.span`, where it can be with the mask added in the same step as the product.
+
+    A mask that depends on distances alone is the same for most blocks, and is kept.
+    """
+    mask, factor = call.mask, call.factor
+    b, h, _, d = call.q.shape
+    if not span.partial or mask is None or not mask.relative or factor is None:
+        return call.span(rows, span)
+    if call.bias is not None or call.k.shape[1] != h:
+        return call.span(rows, span)
+    place = (rows.start - span.cols.start, rows.stop - rows.start, span.cols.stop - rows.start)
+    added = call.kept.get(place)
+    if added is None:
+        seen = call.mask_block(rows, span.cols)
+        assert seen is not None
+        added = torch.where(seen, call.q.new_zeros((), dtype=call.work), -torch.inf)
+        call.kept[place] = added
+    q = call.q[:, :, rows].to(call.work).reshape(b * h, -1, d)
+    k = call.k[:, :, span.cols].to(call.work).reshape(b * h, -1, d)
+    scores = torch.baddbmm(added.expand(b * h, -1, -1), q, k.mT, alpha=factor)
+    return scores.view(b, h, *added.shape)
 
 
 def _merge(one: Part, other: Part) -> Part:
