@@ -307,7 +307,7 @@ def prepare(
 ) -> Call:
     """The checked call, or an error that says what does not fit and what to do."""
     if (
-        mask is None
+        (mask is None or (isinstance(mask, Mask) and mask.relative))
         and bias is None
         and isinstance(q, Tensor)
         and q.dtype == torch.float32
@@ -318,7 +318,7 @@ def prepare(
         and dropout == 0.0
         and not autocasts(q.device)
     ):  # the commonest call of all, by the shortest way
-        return Call(q, k, v, NAMED["scaled_dot"], None, None, 0.0, q.shape[:1], 4, caller)
+        return Call(q, k, v, NAMED["scaled_dot"], mask, None, 0.0, q.shape[:1], 4, caller)
     _check_tensors(caller, q, k, v)
     how = as_score(score, caller)
     if not 0.0 <= dropout < 1.0:

@@ -179,6 +179,6 @@ def _choose(call: Call) -> tuple[str, str]:
     if b * h * q * k < FEW:
         return "fused", "so little work that what starts soonest wins"
     plain = call.mask is None and call.bias is None
-    if k <= SHORT and (plain or k % LANES >= LANES // 2):
+    if k <= SHORT and (plain or k % LANES >= LANES // 4):
         return "blocked", f"batches of {k} keys are fastest as plain matrix products"
     return "fused", f"the fastest for {k} keys"

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from functools import lru_cache
 from math import isnan, prod
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from regard.attention._call import Call, Span, unreadable, weighted_sum
+from regard.attention.masks import Mask
 
 ONE_BLOCK = 2**22
 """So many scores may be kept for the backward pass; more are computed again."""
@@ -155,6 +157,9 @@ def _additive(call: Call, narrow: bool) -> Float[Tensor, "#b #g _ _ _"] | None:
     if call.mask is None and call.bias is None:
         return None
     rows, cols = call.whole()
+    if call.mask is not None and call.mask.relative and call.bias is None:
+        kept = _distances(call.mask, rows.stop, cols.stop, call.work, call.q.device)
+        return kept.permute(0, 1, 4, 2, 3) if narrow else kept
     mask, term = call.mask_block(rows, cols), call.bias_block(rows, cols)
     if mask is not None:
         nought = call.q.new_zeros((), dtype=call.work) if term is None else term
@@ -165,6 +170,17 @@ def _additive(call: Call, narrow: bool) -> Float[Tensor, "#b #g _ _ _"] | None:
     grouped = (1, 1) if term.shape[1] == 1 else (g, term.shape[1] // g)
     term = term.view(term.shape[0], *grouped, *term.shape[2:])
     return term.permute(0, 1, 4, 2, 3) if narrow else term
+
+
+@lru_cache(maxsize=16)
+def _distances(
+    mask: Mask, q: int, k: int, dtype: torch.dtype, device: torch.device
+) -> Float[Tensor, "1 1 1 q k"]:
+    """A mask that depends on distances alone as a term to add, the last few of them kept."""
+    with torch.inference_mode(False):
+        seen = mask.block(slice(0, q), slice(0, k), q, k, device)
+        nought = torch.zeros((), dtype=dtype, device=device)
+        return torch.where(seen, nought, -torch.inf)[None, None, None]
 
 
 def _many_blocks(call: Call, thrift: int, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
