@@ -125,7 +125,7 @@ def test_worked_example_by_hand() -> None:
     assert s.output[0].tolist() == pytest.approx([0.6620, 0.7522, 0.7869], abs=5e-5)
 
 
-def test_worked_example_is_that_of_the_issue() -> None:
+def test_worked_example_is_the_one_in_the_guides() -> None:
     assert X == ((1, 0, 0, 1), (0, 2, 2, 0), (1, 1, 0, 0))
     assert W_Q == ((0.5, 0.2, 0.1, 0.3), (0.1, 0.3, 0.2, 0.5), (0.3, 0.1, 0.5, 0.2))
     assert W_K == ((0.4, 0.1, 0.3, 0.2), (0.2, 0.4, 0.1, 0.3), (0.3, 0.2, 0.4, 0.1))

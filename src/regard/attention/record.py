@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from operator import index
+from typing import ParamSpec, SupportsIndex, TypeVar
 
 import torch
 from jaxtyping import Float, Int64
@@ -32,7 +33,7 @@ GROUP = 16
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Which = int | Sequence[int] | slice | Tensor | None
+Which = SupportsIndex | Sequence[SupportsIndex] | slice | Tensor | None
 """Queries or heads: one, several, a slice, or all."""
 
 
@@ -350,11 +351,11 @@ def _indices(which: Which, size: int, axis: str) -> list[int]:
         which = which.nonzero()
     if isinstance(which, Tensor):
         which = which.reshape(-1).tolist()
-    asked = [which] if isinstance(which, int) else [int(i) for i in which]
-    for index in asked:
-        if not -size <= index < size:
-            raise OptionError(f"{axis}: {index} asked for, but there are {size}, numbered from 0")
-    return [index % size for index in asked]
+    asked = [index(which)] if isinstance(which, SupportsIndex) else [index(i) for i in which]
+    for place in asked:
+        if not -size <= place < size:
+            raise OptionError(f"{axis}: {place} asked for, but there are {size}, numbered from 0")
+    return [place % size for place in asked]
 
 
 def _consecutive(numbers: list[int]) -> Iterator[tuple[int, int]]:

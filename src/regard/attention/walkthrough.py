@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import operator
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -294,7 +295,8 @@ def steps(
 
 def find(words: Sequence[str], word: str | int, occurrence: int = 1) -> int:
     """Where a word stands; a number is taken as it is."""
-    if isinstance(word, int):
+    if not isinstance(word, str):
+        word = operator.index(word)
         if not -len(words) <= word < len(words):
             raise WordError(f"word {word} asked for, but there are {len(words)}, numbered from 0")
         return word % len(words)
