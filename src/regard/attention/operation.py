@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention._call import Call, exactly, prepare, unreadable
+from regard.attention._call import Call, exactly, unreadable
+from regard.attention._prepare import prepare
 from regard.attention.kernels import blocked, fused, reference
 from regard.attention.masks import Causal, Mask, causal
 from regard.attention.positions import Bias
