@@ -1,5 +1,8 @@
 """Self-attention you can see through."""
 
+from importlib import import_module
+from typing import Any
+
 from regard import nn, view
 from regard.attention import (
     Additive,
@@ -36,6 +39,20 @@ from regard.errors import (
 
 __version__ = "0.1.0"
 
+_LATER = {"Translator": "regard.translate"}
+"""Names that are loaded when they are first asked for: not everybody translates."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'regard' has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 __all__ = [
     "ALiBi",
     "Additive",
@@ -53,6 +70,7 @@ __all__ = [
     "ShapeError",
     "Sinusoidal",
     "StaleError",
+    "Translator",
     "WordError",
     "attend",
     "causal",

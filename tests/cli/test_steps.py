@@ -9,12 +9,11 @@ import pickle
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -35,16 +34,6 @@ class Ran(NamedTuple):
 
 
 Run = Callable[..., Ran]
-
-
-@pytest.fixture(autouse=True)
-def _as_users_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """In an empty folder, and without the checks that the test run adds."""
-    monkeypatch.chdir(tmp_path)
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture

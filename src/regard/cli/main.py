@@ -10,6 +10,7 @@ import typer
 from typer.exceptions import TyperException
 
 from regard.cli.steps import steps
+from regard.cli.train import train
 from regard.errors import RegardError
 
 app = typer.Typer(
@@ -29,6 +30,7 @@ def _root(context: typer.Context) -> None:
 
 
 app.command()(steps)
+app.command()(train)
 
 
 def main() -> None:

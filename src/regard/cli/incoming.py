@@ -1,0 +1,89 @@
+"""Lines as they come in: many at a time when there are many, and never waiting for more."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from regard.errors import FileError
+from regard.text import read_lines
+
+SIZES = (16, 256, 4096)
+"""How many lines a chunk has at most: the first few soon, later ones as many as go fast."""
+PATIENCE = 0.05
+"""Seconds of silence after which what has come of a chunk is taken for the whole."""
+STDIN = "standard input"
+
+
+def incoming(path: Path | None) -> Iterator[list[str]]:
+    """The lines of a file, or of standard input, in chunks, without their ends.
+
+    A chunk that is not full is given out when nothing more has come for a moment, so that a program
+    at the other end of a pipe gets its answer to one line before it writes the next.
+    """
+    if path is not None:
+        lines = read_lines(path)
+        number = 0
+        while chunk := list(islice(lines, _size(number))):
+            yield chunk
+            number += 1
+        return
+    yield from _standard_input()
+
+
+def _standard_input() -> Iterator[list[str]]:
+    chunk: list[str] = []
+    chunks = lines = 0
+    for line in _pieces():
+        if line is not None:
+            lines += 1
+            chunk.append(_text(lines, line))
+        if chunk and (line is None or len(chunk) == _size(chunks)):
+            yield chunk
+            chunk, chunks = [], chunks + 1
+    if chunk:
+        yield chunk
+
+
+def _pieces() -> Iterator[bytes | None]:
+    """The lines of standard input; None where there is a pause."""
+    if sys.stdin is None:  # closed by whoever started the program
+        return
+    try:
+        source = sys.stdin.fileno()
+    except io.UnsupportedOperation:  # not a file, but something put in its place
+        yield from sys.stdin.buffer
+        return
+    rest, waits = b"", os.name == "posix"  # elsewhere only sockets can be waited for
+    while True:
+        if waits and not select.select([source], [], [], PATIENCE)[0]:
+            yield None
+            select.select([source], [], [])
+        read = os.read(source, 1 << 16)
+        if not read:
+            break
+        *whole, rest = (rest + read).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
+
+
+def _size(number: int) -> int:
+    return SIZES[min(number, len(SIZES) - 1)]
+
+
+def _text(number: int, line: bytes) -> str:
+    try:
+        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        wrong = error.object[error.start]
+        raise FileError(
+            f"{STDIN}, line {number}: byte 0x{wrong:02x} is not UTF-8 ({error.reason}); "
+            "convert it to UTF-8"
+        ) from None
+    return text.removesuffix("\n").removesuffix("\r")

@@ -1,0 +1,114 @@
+"""``regard train``: a translation model from two files of sentences.
+
+Every field of the configuration is an option here, with its docstring as help.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.errors import OptionError
+from regard.nn.config import PRESETS, TransformerConfig
+from regard.translate.config import SECTIONS, RunConfig, field_types, read_toml
+from regard.translate.progress import Progress, read_log
+from regard.translate.training import train as run
+from regard.view import lines
+
+PANELS = {"data": "Data", "model": "Model", "training": "Training", "validation": "Validation"}
+
+
+def train(**given: Any) -> None:
+    """Train a translation model; the same command again goes on where it was stopped."""
+    out: Path = given.pop("out")
+    toml, preset, quiet = given.pop("config"), given.pop("preset"), given.pop("quiet")
+    sections: dict[str, Any] = {}
+    if toml is not None:
+        named, sections = read_toml(toml)
+        preset = preset or named
+    if preset is not None and preset not in PRESETS:
+        raise OptionError(
+            f"train: --preset {preset} is unknown, expected one of {', '.join(PRESETS)}"
+        )
+    config = RunConfig(model=PRESETS[preset] if preset else TransformerConfig())
+    config = config.changed(sections, str(toml))
+    for section, kind in SECTIONS.items():
+        names = [one.name for one in fields(kind)]
+        wanted = {name: given[name] for name in names if given[name] is not None}
+        config = config.changed({section: wanted}, "train")
+    run(config, out, Progress(out, quiet=quiet))
+    _plot(out)
+
+
+def _plot(folder: Path) -> None:
+    """Loss and BLEU over the updates, beside the model."""
+    log = read_log(folder / "log.jsonl") if (folder / "log.jsonl").exists() else []
+    trained = [one for one in log if one["kind"] == "train"]
+    valid = [one for one in log if one["kind"] == "valid" and "averaged" not in one]
+    if not trained or not valid:
+        return
+    at = [one["step"] for one in valid]
+    losses = {
+        "training": ([one["step"] for one in trained], [one["likelihood"] for one in trained]),
+        "validation": (at, [one["loss"] for one in valid]),
+    }
+    picture = lines(losses, title="Loss", x="update", y="per subword")
+    if all(one.get("bleu") is not None for one in valid):
+        scores = {"validation": (at, [one["bleu"] for one in valid])}
+        picture = picture.beside(lines(scores, title="BLEU", x="update", y="greedy"))
+    picture.save(folder / "progress.svg")
+
+
+def _options() -> inspect.Signature:
+    """The signature that typer reads: the fixed options, then a field each."""
+    found = [
+        _option("out", Path, ..., "The run's folder: made, or gone on with."),
+        _option("config", Path | None, None, "A TOML file with these options in sections."),
+        _option("preset", str | None, None, f"The model's shape: {', '.join(PRESETS)}."),
+        _option("quiet", bool, False, "Say nothing but errors.", "--quiet"),
+    ]
+    for section, kind in SECTIONS.items():
+        help_texts, defaults = _docstrings(kind), {one.name: one.default for one in fields(kind)}
+        for name, plain in field_types(kind).items():
+            text = help_texts[name]
+            if defaults[name] not in ("", None):
+                text = f"{text} [{defaults[name]}]"
+            found.append(_option(name, plain | None, None, text, panel=PANELS[section]))
+    return inspect.Signature(found)
+
+
+def _option(
+    name: str, kind: Any, default: Any, text: str, *flags: str, panel: str | None = None
+) -> inspect.Parameter:
+    option = typer.Option(*flags, help=text, show_default=False, rich_help_panel=panel)
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if default is ... else default,
+        annotation=Annotated[kind, option],
+    )
+
+
+def _docstrings(kind: type) -> dict[str, str]:
+    """The text under each field of a dataclass."""
+    (found,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(found, ast.ClassDef)
+    texts: dict[str, str] = {}
+    for before, after in zip(found.body, found.body[1:], strict=False):
+        if (
+            isinstance(before, ast.AnnAssign)
+            and isinstance(before.target, ast.Name)
+            and isinstance(after, ast.Expr)
+            and isinstance(after.value, ast.Constant)
+        ):
+            texts[before.target.id] = " ".join(str(after.value.value).split())
+    return texts
+
+
+train.__signature__ = _options()  # type: ignore[attr-defined]

@@ -1,0 +1,160 @@
+"""``regard translate``: lines in, lines out, as they come."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+
+from regard.cli.incoming import incoming
+from regard.errors import FileError, OptionError
+from regard.translate.search import Beam, Sampling, Strategy
+from regard.translate.translator import BATCH, Translation, Translator
+
+
+def translate(
+    source: Annotated[
+        Path | None, typer.Argument(help="A file, plain or .gz; standard input if not given.")
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="The folder that `train` wrote.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write here, not to standard output.")] = None,
+    beam: Annotated[
+        int | None, typer.Option(help="Beginnings that are kept side by side; 1: greedy. [5]")
+    ] = None,
+    length_penalty: Annotated[
+        float | None, typer.Option(help="Exponent of the length in the score. [1.0]")
+    ] = None,
+    n_best: Annotated[int, typer.Option(help="So many translations of each line.")] = 1,
+    sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching.")] = False,
+    temperature: Annotated[
+        float | None, typer.Option(help="For --sample: below 1 likelier, above 1 wilder. [1.0]")
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(help="For --sample: only among so many likeliest subwords.")
+    ] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="For --sample: only among those with this probability.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="For --sample: other seeds, other lines.")
+    ] = None,
+    batch: Annotated[int, typer.Option(help="Subwords that are worked on at once.")] = BATCH,
+    alignment: Annotated[
+        bool, typer.Option("--alignment", help="With --json: where each word came from.")
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+) -> None:
+    """Translate line by line; an empty line stays an empty line."""
+    if model is None:
+        raise OptionError(
+            "translate: --model is missing; give the folder that `regard train` wrote"
+        )
+    if alignment and not json_:
+        raise OptionError("translate: --alignment needs --json; there is no room in plain lines")
+    how = _strategy(beam, length_penalty, sample, temperature, top_k, top_p, seed)
+    translator = Translator.load(model)
+    done = 0
+    with _opened(output) as out:
+        for chunk in incoming(source):
+            found = translator.translate(chunk, how, n_best=n_best, batch=batch, first=done)
+            aligned = translator.align(found) if alignment else []
+            for number, one in enumerate(found, 1):
+                _remark(done + number, one, translator.longest)
+                if json_:
+                    data = _data(one)
+                    if alignment:
+                        data["alignment"] = aligned[number - 1].to_data()
+                    text = json.dumps(data, ensure_ascii=False)
+                else:
+                    text = _plain(one, done + number, n_best)
+                out.write(f"{text}\n".encode(errors="replace"))
+            out.flush()
+            done += len(chunk)
+            _progress(done, out)
+        _progress(done, out, end="\n")
+
+
+def _strategy(
+    beam: int | None,
+    length_penalty: float | None,
+    sample: bool,
+    temperature: float | None,
+    top_k: int | None,
+    top_p: float | None,
+    seed: int | None,
+) -> Strategy:
+    """What the options ask for; those of the other way are errors."""
+    searching = {"size": beam, "length_penalty": length_penalty}
+    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    for name, value in (searching if sample else drawing).items():
+        if value is not None:
+            option = "--beam" if name == "size" else f"--{name.replace('_', '-')}"
+            needs = "does not go with" if sample else "needs"
+            raise OptionError(f"translate: {option} {needs} --sample")
+    given: dict[str, Any] = {
+        name: value
+        for name, value in (drawing if sample else searching).items()
+        if value is not None
+    }
+    return Sampling(**given) if sample else Beam(**given)
+
+
+@contextmanager
+def _opened(path: Path | None) -> Iterator[BinaryIO]:
+    """Where bytes go: UTF-8, whatever the terminal's encoding."""
+    if path is None:
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        return
+    try:
+        with path.open("wb") as file:
+            yield file
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"translate: cannot write {path}: {error.strerror}") from None
+
+
+def _plain(one: Translation, number: int, n_best: int) -> str:
+    """The text on one line; of several, each with the line's number and its score."""
+    if n_best == 1:
+        return _line(one.text)
+    ranked = (one, *one.alternatives)
+    return "\n".join(f"{number}\t{each.score:.4f}\t{_line(each.text)}" for each in ranked)
+
+
+def _line(text: str) -> str:
+    """The text without ends of lines, which a model may write, or the output would slip."""
+    return " ".join(text.splitlines())
+
+
+def _data(one: Translation) -> dict[str, Any]:
+    data: dict[str, Any] = {"source": one.source, "text": one.text, "score": one.score}
+    if one.alternatives:
+        data["alternatives"] = [
+            {"text": each.text, "score": each.score} for each in one.alternatives
+        ]
+    return data
+
+
+def _remark(number: int, one: Translation, longest: int) -> None:
+    """What the reader of a translation must know, on standard error."""
+    if one.parts > 1:
+        print(
+            f"regard: line {number} is longer than the {longest} subwords that the model takes; "
+            f"translated in {one.parts} parts",
+            file=sys.stderr,
+        )
+    if not one.ended:
+        print(f"regard: line {number}: the model found no end; cut off", file=sys.stderr)
+
+
+def _progress(done: int, out: BinaryIO, end: str = "") -> None:
+    """How many lines are done, for somebody who waits and does not see them."""
+    if sys.stderr.isatty() and not out.isatty():
+        print(f"\r{done:,} lines", end=end, file=sys.stderr, flush=True)

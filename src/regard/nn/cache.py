@@ -1,0 +1,84 @@
+"""What a layer has read already: keys and values, kept while a text is written word by word."""
+
+from __future__ import annotations
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.errors import ShapeError
+
+
+class KeyValues:
+    """The keys and values of the words so far, of one attention layer; `append` adds new ones.
+
+    Memory grows by doubling, so that a word costs a copy of itself and not of all before it.
+    What has been appended is written over: a cache is for reading on, not for gradients.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._k: Tensor | None = None
+        self._v: Tensor | None = None
+
+    def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """All keys and values ``(b, h, length, d)``, the new ones last."""
+        length = self.length + k.shape[2]
+        if self._k is None or self._v is None:
+            # In one piece: the keys of an encoder are multiplied at every word that is written.
+            self._k, self._v = k.contiguous(), v.contiguous()
+        else:
+            if len(k) != len(self._k):
+                raise ShapeError(
+                    f"KeyValues: {len(k)} sequences go on, but {len(self._k)} were read before; "
+                    "pick those that go on by select"
+                )
+            if length > self._k.shape[2]:
+                self._k, self._v = (self._grown(x, 2 * length) for x in (self._k, self._v))
+            self._k[:, :, self.length : length] = k
+            self._v[:, :, self.length : length] = v
+        self.length = length
+        return self.known()
+
+    def known(self) -> tuple[Float[Tensor, "b h k d"], Float[Tensor, "b h k d"]]:
+        """The keys and values so far."""
+        assert self._k is not None
+        assert self._v is not None
+        return self._k[:, :, : self.length], self._v[:, :, : self.length]
+
+    def select(self, rows: Int[Tensor, "b"]) -> None:
+        """Go on with these sequences, in this order; one may come several times, or never."""
+        if self._k is not None and self._v is not None:
+            # With the room for words to come: a beam picks rows before every word.
+            self._k, self._v = self._k.index_select(0, rows), self._v.index_select(0, rows)
+
+    def _grown(self, x: Tensor, length: int) -> Tensor:
+        larger = x.new_empty(*x.shape[:2], length, x.shape[3])
+        larger[:, :, : self.length] = x[:, :, : self.length]
+        return larger
+
+
+class BlockCache:
+    """What one block has read: its own words, and what the encoder made of the source."""
+
+    def __init__(self) -> None:
+        self.own = KeyValues()
+        self.memory = KeyValues()
+
+
+class Cache:
+    """What a decoder has read so far, block by block, while it writes word by word."""
+
+    def __init__(self, depth: int) -> None:
+        self.blocks = [BlockCache() for _ in range(depth)]
+        self.length = 0
+        """How many words of its own the decoder has read."""
+
+    def select(self, rows: Tensor) -> None:
+        """Go on with these sequences of the decoder; one may come several times, or never."""
+        for block in self.blocks:
+            block.own.select(rows)
+
+    def select_memory(self, rows: Tensor) -> None:
+        """Go on with these sentences of the encoder."""
+        for block in self.blocks:
+            block.memory.select(rows)

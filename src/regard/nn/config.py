@@ -1,0 +1,155 @@
+"""The shape of a Transformer, in one frozen record that is checked when it is made."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from regard.errors import OptionError
+
+ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
+NORMS = ("layernorm", "rmsnorm")
+NORM_PLACES = ("before", "after")
+POSITIONS = ("sinusoidal", "learned", "rotary", "alibi")
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """How wide, how deep, and of which parts.
+
+    >>> TransformerConfig.preset("tiny", vocabulary=6000).width
+    128
+    """
+
+    vocabulary: int = 8000
+    """How many subwords there are, source and target together."""
+    width: int = 512
+    """Of a word's vector, all through the model."""
+    encoder_depth: int = 6
+    """Blocks in the encoder."""
+    decoder_depth: int = 6
+    """Blocks in the decoder."""
+    heads: int = 8
+    """Attention heads, each width / heads wide."""
+    kv_heads: int | None = None
+    """Heads of keys and values, a divisor of heads; as many, if not said."""
+    feed_forward: int = 2048
+    """Inner width of the feed-forward networks."""
+    activation: str = "relu"
+    """Of the feed-forward networks: relu, gelu, silu or swiglu."""
+    norm: str = "layernorm"
+    """layernorm or rmsnorm."""
+    norm_place: str = "after"
+    """before each sublayer, or after the sum with its input, as in the paper."""
+    final_norm: bool | None = None
+    """Whether encoder and decoder end with a norm; if not said, only with norms before."""
+    norm_eps: float | None = None
+    """Added to the variance; if not said, 1e-5, and 1e-6 for rmsnorm."""
+    position: str = "sinusoidal"
+    """How order is told: sinusoidal, learned, rotary or alibi."""
+    max_length: int = 1024
+    """The longest sequence that learned positions have rows for."""
+    tied: bool = True
+    """Whether source, target and output embeddings are one matrix."""
+    output_bias: bool = False
+    """Whether the logits have a bias."""
+    dropout: float = 0.1
+    """Of each sublayer's output and of the embeddings, while training."""
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary", "width", "heads", "feed_forward", "max_length"):
+            _whole(name, getattr(self, name), 1)
+        for name in ("encoder_depth", "decoder_depth"):
+            _whole(name, getattr(self, name), 0)
+        for name, known in (
+            ("activation", ACTIVATIONS),
+            ("norm", NORMS),
+            ("norm_place", NORM_PLACES),
+            ("position", POSITIONS),
+        ):
+            if getattr(self, name) not in known:
+                raise OptionError(
+                    f"TransformerConfig: {name}={getattr(self, name)!r}, expected one of "
+                    f"{', '.join(known)}"
+                )
+        if self.width % self.heads:
+            raise OptionError(
+                f"TransformerConfig: width={self.width} does not split into heads={self.heads}; "
+                "choose heads that divide the width"
+            )
+        if self.kv_heads is not None:
+            _whole("kv_heads", self.kv_heads, 1)
+            if self.heads % self.kv_heads:
+                raise OptionError(
+                    f"TransformerConfig: heads={self.heads} is not a multiple of "
+                    f"kv_heads={self.kv_heads}; choose kv_heads that divide the heads"
+                )
+        if self.position == "rotary" and (self.width // self.heads) % 2:
+            raise OptionError(
+                f"TransformerConfig: position='rotary' turns pairs of numbers, but a head is "
+                f"{self.width // self.heads} wide; choose an even width per head"
+            )
+        if self.norm_eps is not None and not 0.0 < _number("norm_eps", self.norm_eps) < math.inf:
+            raise OptionError(
+                f"TransformerConfig: norm_eps={self.norm_eps}, expected a positive number"
+            )
+        if not 0.0 <= _number("dropout", self.dropout) < 1.0:
+            raise OptionError(
+                f"TransformerConfig: dropout={self.dropout}, expected 0 up to, but not including, 1"
+            )
+
+    @property
+    def ends_with_norm(self) -> bool:
+        """Whether encoder and decoder end with a norm: `final_norm`, or what `norm_place` asks.
+
+        With the norms before the sublayers nothing else would bound the sum of them all.
+        """
+        return self.norm_place == "before" if self.final_norm is None else self.final_norm
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> TransformerConfig:
+        """A named shape, with changes: ``tiny``, ``small``, ``base``, ``big``.
+
+        ``base`` and ``big`` are those of the paper (Vaswani et al., 2017, table 3).
+        """
+        if name not in PRESETS:
+            raise OptionError(
+                f"TransformerConfig: preset {name!r} is unknown, expected one of "
+                f"{', '.join(PRESETS)}"
+            )
+        known = [one.name for one in fields(cls)]
+        for change in changes:
+            if change not in known:
+                near = difflib.get_close_matches(change, known, 1)
+                raise OptionError(
+                    f"TransformerConfig: {change} is unknown; "
+                    + (f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}")
+                )
+        return replace(PRESETS[name], **changes)
+
+
+def _whole(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise OptionError(
+            f"TransformerConfig: {name}={value!r}, expected a whole number of at least {least}"
+        )
+
+
+def _number(name: str, value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise OptionError(f"TransformerConfig: {name}={value!r}, expected a number")
+    return float(value)
+
+
+PRESETS = {
+    "tiny": TransformerConfig(
+        width=128, encoder_depth=4, decoder_depth=4, heads=4, feed_forward=256, dropout=0.3
+    ),
+    "small": TransformerConfig(
+        width=256, encoder_depth=4, decoder_depth=4, heads=4, feed_forward=1024, dropout=0.2
+    ),
+    "base": TransformerConfig(),
+    "big": TransformerConfig(width=1024, heads=16, feed_forward=4096, dropout=0.3),
+}

@@ -1,0 +1,351 @@
+"""Models of other libraries as ours, with the same numbers.
+
+What they compute is the same function, to the rounding of the last digits. Dropout is another
+matter: ours is on the embeddings and on what each sublayer gives, theirs may also be on attention
+weights and inside the feed-forward network. A bias that they do not have is 0 here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, overload
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.attention import Sinusoidal
+from regard.errors import OptionError, ShapeError, shape
+from regard.nn.blocks import Block
+from regard.nn.config import TransformerConfig
+from regard.nn.multihead import MultiHeadAttention
+from regard.nn.transformer import Decoder, Encoder, Transformer
+
+ABSENT = -10_000.0
+"""The bias of a target word that there is not: its probability is 0, and float16 can hold it."""
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
+WIDTH_AXIS = {
+    "table": 1, "output": 1, "w_q": 0, "w_k": 0, "w_v": 0, "w_o": 1, "b_o": 0,
+    "w_in": 0, "w_out": 1, "b_out": 0, "weight": 0, "bias": 0,
+}  # fmt: skip
+"""Which axis of a parameter is the width of the words' vectors, by the last part of its name."""
+
+
+@overload
+def from_torch(module: nn.TransformerEncoder) -> Encoder: ...
+@overload
+def from_torch(module: nn.TransformerDecoder) -> Decoder: ...
+@overload
+def from_torch(
+    module: nn.Transformer,
+    source: nn.Embedding,
+    target: nn.Embedding | None = None,
+    output: nn.Linear | None = None,
+) -> Transformer: ...
+@torch.no_grad()
+def from_torch(
+    module: Any, source: Any = None, target: Any = None, output: Any = None
+) -> Encoder | Decoder | Transformer:
+    """The same stack as one of `torch.nn`, with the same numbers.
+
+    A `TransformerEncoder` becomes an `Encoder`, a `TransformerDecoder` a `Decoder`. An
+    `nn.Transformer` works on vectors, a `Transformer` on words, so it also takes the embeddings
+    that stand around it. Whatever its ``batch_first``, ours takes ``(b, n, width)``; the decoder is
+    causal without being told; masks are True where a word may look, the opposite of torch's.
+
+    Args:
+        module: with norms before or after, relu, gelu or silu.
+        source: the embedding of the source's words. What goes in is √width times its rows, plus
+            `Sinusoidal` positions; for a model that does not scale them, divide them by √width.
+        target: that of the target's words; the source's, if not given.
+        output: the layer from vectors to logits; the target's embedding, if not given.
+
+    >>> encoder = nn.TransformerEncoder(
+    ...     nn.TransformerEncoderLayer(6, 2, 24, batch_first=True), 2, enable_nested_tensor=False
+    ... ).eval()
+    >>> x = torch.randn(3, 5, 6)
+    >>> torch.allclose(from_torch(encoder)(x), encoder(x), atol=1e-5)
+    True
+    """
+    if isinstance(module, nn.Transformer):
+        if source is None:
+            raise OptionError(
+                "from_torch: source is missing: nn.Transformer works on vectors, Transformer on "
+                "words; give its embeddings, or convert module.encoder and module.decoder"
+            )
+        return _transformer(module, source, target, output)
+    if source is not None or target is not None or output is not None:
+        raise OptionError(
+            f"from_torch: embeddings are given, but {type(module).__name__} is no nn.Transformer; "
+            "leave them out"
+        )
+    if isinstance(module, nn.TransformerEncoder):
+        encoder = Encoder(_shape_of(module)).to(_first(module))
+        _copy_stack(encoder, module)
+        return encoder.train(module.training)
+    if isinstance(module, nn.TransformerDecoder):
+        decoder = Decoder(_shape_of(module)).to(_first(module))
+        _copy_stack(decoder, module)
+        return decoder.train(module.training)
+    raise OptionError(
+        f"from_torch: got {type(module).__name__}, expected nn.Transformer, nn.TransformerEncoder "
+        "or nn.TransformerDecoder"
+    )
+
+
+@torch.no_grad()
+def from_marian(model: Any) -> Transformer:
+    """The same model as a `MarianMTModel` of the transformers library, with the same numbers.
+
+    Word numbers are Marian's own. A target begins with ``model.config.decoder_start_token_id``,
+    which is the padding. If source and target have vocabularies of different sizes, the logits are
+    as many as the larger, and words that the target does not have get the probability 0.
+
+    Marian's positions have all sines in the first half of a vector and all cosines in the second,
+    ours take turns. Every matrix has its coordinates in our order, which changes nothing but their
+    names; so the model needs no table of positions, and no sentence is too long for it.
+
+    Junczys-Dowmunt et al., "Marian: Fast Neural Machine Translation in C++", 2018.
+    """
+    if "MarianMTModel" not in (kind.__name__ for kind in type(model).__mro__):
+        raise OptionError(
+            f"from_marian: got {type(model).__name__}, expected transformers.MarianMTModel"
+        )
+    config, encoder, decoder = model.config, model.model.encoder, model.model.decoder
+    for name in ("attention_heads", "ffn_dim"):
+        one, other = (getattr(config, f"{side}_{name}") for side in ("encoder", "decoder"))
+        if one != other:
+            raise OptionError(
+                f"from_marian: encoder_{name}={one} but decoder_{name}={other}; a Transformer has "
+                "one for both"
+            )
+    for stack in (encoder, decoder):
+        _check_positions(stack.embed_positions.weight)
+    source, target = encoder.embed_tokens.weight, decoder.embed_tokens.weight
+    output = model.lm_head.weight
+    if not config.scale_embedding:
+        # Ours are scaled when they are read, and not when they are compared: no longer one matrix.
+        source, target = (table / config.d_model**0.5 for table in (source, target))
+    words = _Words(source, target, output, model.final_logits_bias[0])
+    shape_of = TransformerConfig(
+        **words.fields(),
+        width=config.d_model,
+        encoder_depth=config.encoder_layers,
+        decoder_depth=config.decoder_layers,
+        heads=config.encoder_attention_heads,
+        feed_forward=config.encoder_ffn_dim,
+        activation=_named("from_marian", config.activation_function),
+        max_length=config.max_position_embeddings,
+        dropout=float(config.dropout),
+    )
+    own = Transformer(shape_of).to(output)
+    words.copy_to(own)
+    for blocks, stack in ((own.encoder.blocks, encoder), (own.decoder.blocks, decoder)):
+        for block, layer in zip(blocks, stack.layers, strict=True):
+            _copy_marian(block, layer)
+    _reorder(own)
+    return own.train(model.training)
+
+
+def _transformer(
+    module: nn.Transformer,
+    source: nn.Embedding,
+    target: nn.Embedding | None,
+    output: nn.Linear | None,
+) -> Transformer:
+    stacks = (module.encoder, module.decoder)
+    if not (
+        isinstance(stacks[0], nn.TransformerEncoder)
+        and isinstance(stacks[1], nn.TransformerDecoder)
+    ):
+        raise OptionError(
+            f"from_torch: the module has a {type(stacks[0]).__name__} and a "
+            f"{type(stacks[1]).__name__} of its own, expected torch's encoder and decoder"
+        )
+    reads = source.weight if target is None else target.weight
+    writes, bias = (reads, None) if output is None else (output.weight, output.bias)
+    words = _Words(source.weight, reads, writes, bias)
+    model = Transformer(_shape_of(*stacks, **words.fields())).to(_first(module))
+    words.copy_to(model)
+    _copy_stack(model.encoder, stacks[0])
+    _copy_stack(model.decoder, stacks[1])
+    return model.train(module.training)
+
+
+class _Words(NamedTuple):
+    """The three tables of a model, and the bias of its logits."""
+
+    source: Tensor
+    target: Tensor
+    output: Tensor
+    bias: Tensor | None
+
+    @property
+    def tables(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.source, self.target, self.output
+
+    def fields(self) -> dict[str, Any]:
+        """What a configuration says about them. Vocabularies of unequal sizes become the larger."""
+        vocabulary = max(len(table) for table in self.tables)
+        return {
+            "vocabulary": vocabulary,
+            "tied": self.source is self.target is self.output,
+            "output_bias": self.bias is not None or len(self.output) < vocabulary,
+        }
+
+    def copy_to(self, model: Transformer) -> None:
+        own_tables = (model.source.table, model.target.table, model.output)
+        for name, own, table in zip(self._fields, own_tables, self.tables, strict=False):
+            if table.shape[1] != own.shape[1]:
+                raise ShapeError(
+                    f"from_torch: {name} has shape {shape(table)}, expected "
+                    f"(vocabulary,{own.shape[1]})"
+                )
+            own.zero_()[: len(table)] = table
+        if model.output_bias is not None:
+            real = len(self.output)
+            model.output_bias[:real] = 0.0 if self.bias is None else self.bias
+            model.output_bias[real:] = ABSENT
+
+
+def _first(module: nn.Module) -> Tensor:
+    """A parameter, for its dtype and device."""
+    return next(module.parameters())
+
+
+def _named(caller: str, activation: object) -> str:
+    """Our name of an activation: of its function, of its layer, or as transformers calls it."""
+    known = {F.relu: "relu", F.gelu: "gelu", F.silu: "silu"}
+    if isinstance(activation, nn.GELU) and activation.approximate != "none":
+        found = None
+    elif isinstance(activation, nn.Module):
+        found = ACTIVATIONS.get(type(activation).__name__.lower())
+    elif isinstance(activation, str):
+        found = ACTIVATIONS.get(activation)
+    else:
+        found = next((name for function, name in known.items() if function is activation), None)
+    if found is None:
+        raise OptionError(
+            f"{caller}: activation is {activation!r}, expected relu, gelu (by erf) or silu"
+        )
+    return found
+
+
+def _shape_of(*stacks: Any, **words: Any) -> TransformerConfig:
+    """The configuration of one stack of torch's, or of an encoder and a decoder."""
+    layers = [layer for stack in stacks for layer in stack.layers]
+    if not layers:
+        raise OptionError("from_torch: the module has no layers, so it is of no shape")
+    norms = [one for one in (stack.norm for stack in stacks) if one is not None]
+    for layer in layers:
+        norms += [one for name, one in layer.named_children() if name.startswith("norm")]
+    for one in norms:
+        if not isinstance(one, nn.LayerNorm):
+            raise OptionError(f"from_torch: a norm is {type(one).__name__}, expected nn.LayerNorm")
+    encodes = [isinstance(stack, nn.TransformerEncoder) for stack in stacks for _ in stack.layers]
+    return TransformerConfig(
+        **words,
+        encoder_depth=encodes.count(True),
+        decoder_depth=encodes.count(False),
+        width=_same("width", [layer.self_attn.embed_dim for layer in layers]),
+        heads=_same("heads", [layer.self_attn.num_heads for layer in layers]),
+        feed_forward=_same("feed_forward", [layer.linear1.out_features for layer in layers]),
+        activation=_same("activation", [_named("from_torch", one.activation) for one in layers]),
+        norm_place="before" if _same("norm_first", [one.norm_first for one in layers]) else "after",
+        final_norm=_same("final norm", [stack.norm is not None for stack in stacks]),
+        norm_eps=_same("layer_norm_eps", [one.eps for one in norms]),
+        dropout=_same("dropout", [float(layer.dropout.p) for layer in layers]),
+    )
+
+
+def _same(what: str, found: list[Any]) -> Any:
+    if len(set(found)) > 1:
+        raise OptionError(
+            f"from_torch: {what} is not the same everywhere ({', '.join(map(str, found))}); our "
+            "layers are all of one shape"
+        )
+    return found[0]
+
+
+def _copy_stack(own: Encoder | Decoder, stack: Any) -> None:
+    for block, layer in zip(own.blocks, stack.layers, strict=True):
+        assert isinstance(block, Block)
+        _copy_attention(block.attention, layer.self_attn)
+        norms = [layer.norm1, layer.norm2]
+        if block.cross is not None:
+            _copy_attention(block.cross, layer.multihead_attn)
+            norms.append(layer.norm3)
+        for own_norm, norm in zip(_norms(block), norms, strict=True):
+            _copy_norm(own_norm, norm)
+        _copy_feed_forward(block, layer.linear1, layer.linear2)
+    if stack.norm is not None:
+        _copy_norm(own.norm, stack.norm)
+
+
+def _copy_attention(own: MultiHeadAttention, module: nn.MultiheadAttention) -> None:
+    # Not strict: without biases over there, ours stay 0.
+    own.load_state_dict(MultiHeadAttention.from_torch(module).state_dict(), strict=False)
+
+
+def _copy_marian(block: Any, layer: Any) -> None:
+    attentions = [(block.attention, layer.self_attn)]
+    norms = [layer.self_attn_layer_norm, layer.final_layer_norm]
+    if block.cross is not None:
+        attentions.append((block.cross, layer.encoder_attn))
+        norms.insert(1, layer.encoder_attn_layer_norm)
+    for own, module in attentions:
+        for letter, name in (("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj"), ("o", "out_proj")):
+            linear = getattr(module, name)
+            _copy_linear(getattr(own, f"w_{letter}"), getattr(own, f"b_{letter}"), linear)
+    for own_norm, norm in zip(_norms(block), norms, strict=True):
+        _copy_norm(own_norm, norm)
+    _copy_feed_forward(block, layer.fc1, layer.fc2)
+
+
+def _norms(block: Block) -> list[nn.Module]:
+    """In the order in which they are applied."""
+    norms = (block.attention_norm, block.cross_norm, block.feed_forward_norm)
+    return [norm for norm in norms if norm is not None]
+
+
+def _copy_norm(own: nn.Module, norm: nn.Module) -> None:
+    # Not strict: a norm without gains or biases is one where they are 1 and 0.
+    own.load_state_dict(norm.state_dict(), strict=False)
+
+
+def _copy_feed_forward(block: Block, first: nn.Linear, second: nn.Linear) -> None:
+    own = block.feed_forward
+    _copy_linear(own.w_in, own.b_in, first)
+    _copy_linear(own.w_out, own.b_out, second)
+
+
+def _copy_linear(weight: Tensor, bias: Tensor | None, linear: nn.Linear) -> None:
+    weight.copy_(linear.weight.T)
+    if bias is not None and linear.bias is not None:
+        bias.copy_(linear.bias)
+
+
+def _order(width: int) -> Tensor:
+    """Which coordinate of Marian's stands at each of ours: sine, cosine, sine, cosine, …"""
+    order = torch.empty(width, dtype=torch.int64)
+    order[0::2] = torch.arange((width + 1) // 2)
+    order[1::2] = torch.arange((width + 1) // 2, width)
+    return order
+
+
+def _reorder(model: Transformer) -> None:
+    """Put the coordinates of the words' vectors into our order, all through the model."""
+    for name, parameter in model.named_parameters():
+        axis = WIDTH_AXIS.get(name.rpartition(".")[2])
+        if axis is not None:
+            order = _order(parameter.shape[axis]).to(parameter.device)
+            parameter.copy_(parameter.index_select(axis, order))
+
+
+def _check_positions(table: Tensor) -> None:
+    length, width = table.shape
+    ours = Sinusoidal(width).table(length)
+    if not torch.allclose(table[:, _order(width)].float().cpu(), ours, atol=1e-3):
+        raise OptionError(
+            "from_marian: the model's positions are not Marian's sines and cosines, so it has been "
+            "changed; only these can be converted"
+        )

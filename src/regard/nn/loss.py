@@ -1,0 +1,227 @@
+"""Cross-entropy that never holds tokens × vocabulary.
+
+The last layer of a translator compares every token with every word of the vocabulary: for a batch
+of 4,096 tokens and 30,000 words half a gigabyte, several times over. Here projection, softmax and
+their gradients are computed for a few hundred tokens at a time, in one buffer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.errors import DtypeError, OptionError, ShapeError, shape
+
+CHUNK = 2**21
+"""So many logits are held at once, 8 MiB in float32: few enough to stay in the caches."""
+UNDERFLOW = 1e-30
+"""Below this, a probability has lost digits, and its logarithm is computed another way."""
+
+
+class Loss(NamedTuple):
+    """Sums over the tokens: divide by how many there are, all workers together."""
+
+    total: Float[Tensor, ""]
+    """What training makes small: cross-entropy with label smoothing. Has a gradient."""
+    likelihood: Float[Tensor, ""]
+    """The plain negative log-likelihood; has none. Its average's exponential is the perplexity."""
+
+
+def cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    expected: Tensor,
+    *,
+    bias: Tensor | None = None,
+    smoothing: float | int = 0.0,
+) -> Loss:
+    """The cross-entropy of softmax(hidden weightᵀ + bias) with the expected words, summed.
+
+    loss = Σ (1 − s) (−log p[expected]) + s · mean over words of (−log p)
+
+    where s is the smoothing. The same numbers as `torch.nn.functional.cross_entropy` with
+    ``reduction="sum"`` and ``label_smoothing=s``, gradients included, in bounded memory.
+
+    Args:
+        hidden: ``(tokens, width)``; leave out the padding, it costs as much as a word.
+        weight: ``(vocabulary, width)``, the shape of an embedding, so that the two can be one.
+        expected: ``(tokens,)``, numbers of words.
+        bias: ``(vocabulary,)``, added to the logits.
+        smoothing: the share of the target that is spread evenly over all words.
+
+    >>> hidden, weight = torch.eye(2), torch.tensor([[2.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
+    >>> cross_entropy(hidden, weight, torch.tensor([0, 1])).total
+    tensor(0.4791)
+
+    Szegedy et al., "Rethinking the Inception Architecture", 2016 (label smoothing).
+    """
+    _check(hidden, weight, expected, bias, smoothing)
+    if hidden.dtype != weight.dtype:  # under autocast
+        hidden = hidden.to(weight.dtype)
+    try:
+        total, likelihood = _Chunks.apply(  # type: ignore[no-untyped-call]
+            hidden, weight, bias, expected, smoothing, torch.is_grad_enabled()
+        )
+    except (IndexError, RuntimeError):
+        # Only now, for looking at every number beforehand would cost time in every step.
+        _check_numbers(expected, len(weight))
+        raise
+    return Loss(total, likelihood)
+
+
+def loss_of_words(
+    hidden: Tensor,
+    expected: Tensor,
+    real: Tensor | None,
+    weight: Tensor,
+    bias: Tensor | None,
+    *,
+    smoothing: float | int,
+) -> Loss:
+    """The cross-entropy of a decoder's vectors ``(b, n, width)`` with the words ``(b, n)``.
+
+    Only where `real`, bool ``(b, n)``, is True: padding costs nothing.
+    """
+    if expected.shape != hidden.shape[:2]:
+        raise ShapeError(
+            f"loss: expected has shape {shape(expected)}, but there are {shape(hidden[..., 0])} "
+            "words (b,n); give the word that comes after each"
+        )
+    if real is None:
+        return cross_entropy(
+            hidden.flatten(0, 1), weight, expected.flatten(), bias=bias, smoothing=smoothing
+        )
+    if real.shape != expected.shape or real.dtype != torch.bool:
+        raise ShapeError(
+            f"loss: real is {real.dtype} {shape(real)} beside expected {shape(expected)}; "
+            "give one bool per word"
+        )
+    return cross_entropy(hidden[real], weight, expected[real], bias=bias, smoothing=smoothing)
+
+
+class _Chunks(torch.autograd.Function):
+    """The gradient is computed on the way, while the probabilities are there; then only scaled.
+
+    With p the probabilities, the gradient of the logits is p − (1 − s) · expected − s / vocabulary.
+    Its even part is the same for all, so it is added to the sums at the end and not to p.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        expected: Tensor,
+        smoothing: float | int,
+        differentiate: bool,
+    ) -> tuple[Tensor, Tensor]:
+        tokens, vocabulary = len(hidden), len(weight)
+        wanted = [differentiate and need for need in ctx.needs_input_grad[:3]]
+        grad_hidden = torch.empty_like(hidden) if wanted[0] else None
+        grad_weight = torch.zeros_like(weight) if wanted[1] else None
+        grad_bias = torch.zeros_like(bias) if wanted[2] and bias is not None else None
+        some = max(1, min(tokens, CHUNK // vocabulary))
+        buffer = hidden.new_empty(some, vocabulary)
+        chosen, log_p = hidden.new_empty(tokens), hidden.new_empty(tokens)
+        for start in range(0, tokens, some):
+            part = slice(start, min(start + some, tokens))
+            rows, words = hidden[part], expected[part, None]
+            logits = buffer[: len(rows)]
+            _project(rows, weight, bias, logits)
+            chosen[part] = logits.gather(1, words)[:, 0]
+            p = torch.softmax(logits, 1, out=logits)
+            log_p[part] = _log_probability(p, words[:, 0], rows, weight, bias, chosen[part])
+            p.scatter_add_(1, words, p.new_full((1, 1), smoothing - 1).expand(len(rows), 1))
+            if grad_hidden is not None:
+                torch.mm(p, weight, out=grad_hidden[part])
+            if grad_weight is not None:
+                grad_weight.addmm_(p.T, rows)
+            if grad_bias is not None:
+                grad_bias += p.sum(0)
+        likelihood = -log_p.sum()
+        total = (1 - smoothing) * likelihood
+        if smoothing:
+            # Σ over words of the logits is one product with the sum of the weights.
+            mean_weight = weight.mean(0)
+            mean = hidden @ mean_weight + (0 if bias is None else bias.mean())
+            total = total + smoothing * (chosen - log_p - mean).sum()
+            if grad_hidden is not None:
+                grad_hidden -= smoothing * mean_weight
+            if grad_weight is not None:
+                grad_weight -= (smoothing / vocabulary) * hidden.sum(0)
+            if grad_bias is not None:
+                grad_bias -= smoothing * tokens / vocabulary
+        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
+        ctx.mark_non_differentiable(likelihood)
+        return total, likelihood
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        grads = (None if found is None else found * grad for found in ctx.saved_tensors)
+        return (*grads, None, None, None)
+
+
+def _project(rows: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
+    if bias is None:
+        torch.mm(rows, weight.T, out=out)
+    else:
+        torch.addmm(bias, rows, weight.T, out=out)
+
+
+def _log_probability(
+    p: Tensor, words: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None, chosen: Tensor
+) -> Tensor:
+    """log p of the expected words, by the log-sum-exp for those that underflow."""
+    picked = p.gather(1, words[:, None])[:, 0]
+    log_p = picked.log()
+    lost = (picked < max(UNDERFLOW, torch.finfo(p.dtype).tiny)).nonzero()[:, 0]
+    if len(lost):
+        logits = rows[lost] @ weight.T
+        logits = logits if bias is None else logits + bias
+        log_p[lost] = chosen[lost] - logits.logsumexp(1)
+    return log_p
+
+
+def _check(
+    hidden: Tensor, weight: Tensor, expected: Tensor, bias: Tensor | None, smoothing: float | int
+) -> None:
+    if (
+        hidden.dim() != 2
+        or weight.dim() != 2
+        or hidden.shape[1] != weight.shape[1]
+        or len(weight) == 0
+    ):
+        raise ShapeError(
+            f"cross_entropy: hidden {shape(hidden)} and weight {shape(weight)}, expected "
+            "(tokens,width) and (vocabulary,width)"
+        )
+    if expected.shape != hidden.shape[:1]:
+        raise ShapeError(
+            f"cross_entropy: expected has shape {shape(expected)} beside hidden {shape(hidden)}; "
+            "give one word number per row of hidden"
+        )
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ShapeError(
+            f"cross_entropy: bias has shape {shape(bias)} beside weight {shape(weight)}; "
+            "give one number per word"
+        )
+    if expected.dtype != torch.int64:
+        raise DtypeError(f"cross_entropy: expected is {expected.dtype}; use expected.long()")
+    if not 0.0 <= smoothing < 1.0:
+        raise OptionError(
+            f"cross_entropy: smoothing={smoothing}, expected 0 up to, but not including, 1"
+        )
+
+
+def _check_numbers(expected: Tensor, vocabulary: int) -> None:
+    if len(expected) and not 0 <= int(expected.min()) <= int(expected.max()) < vocabulary:
+        raise OptionError(
+            f"cross_entropy: expected has numbers from {int(expected.min())} to "
+            f"{int(expected.max())}, but there are {vocabulary:,} words, 0 to {vocabulary - 1:,}; "
+            "leave padding out"
+        )

@@ -1,0 +1,228 @@
+"""The Transformer: an encoder, a decoder, and the two together with their embeddings.
+
+Vaswani et al., "Attention Is All You Need", 2017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.attention import Learned, Mask, Sinusoidal, causal
+from regard.errors import OptionError, ShapeError, shape
+from regard.nn.blocks import Block, norm
+from regard.nn.cache import Cache
+from regard.nn.config import TransformerConfig
+from regard.nn.dropout import Dropout
+from regard.nn.loss import Loss, loss_of_words
+
+
+class Encoder(nn.Module):
+    """A stack of blocks in which every word looks at every word. ``(b, n, width)`` in and out.
+
+    >>> encoder = Encoder(TransformerConfig.preset("tiny"))
+    >>> encoder(torch.zeros(2, 5, 128)).shape
+    torch.Size([2, 5, 128])
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.width = config.width
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.encoder_depth))
+        self.norm = norm(config) if config.ends_with_norm else nn.Identity()
+
+    def forward(
+        self, x: Tensor, *, mask: Mask | Tensor | None = None
+    ) -> Float[Tensor, "b n width"]:
+        """The contextual vectors of x. `mask` tells which words are there, such as padding(…)."""
+        for layer in self.layers(x, mask=mask):
+            x = layer
+        return x
+
+    def layers(self, x: Tensor, *, mask: Mask | Tensor | None = None) -> Iterator[Tensor]:
+        """x after each block in turn, and at last after the final norm."""
+        _check_vectors("Encoder", x, self.width)
+        for block in self.blocks:
+            x = block(x, mask=mask)
+            yield x
+        yield self.norm(x)
+
+
+class Decoder(nn.Module):
+    """A stack of blocks in which a word looks at itself, those before it, and at an encoder.
+
+    Without ``cross`` there is no encoder: a language model. ``(b, n, width)`` in and out.
+
+    >>> decoder = Decoder(TransformerConfig.preset("tiny"))
+    >>> decoder(torch.zeros(2, 5, 128), torch.zeros(2, 7, 128)).shape
+    torch.Size([2, 5, 128])
+    """
+
+    def __init__(self, config: TransformerConfig, *, cross: bool = True) -> None:
+        super().__init__()
+        self.width, self.cross = config.width, cross
+        self.blocks = nn.ModuleList(Block(config, cross=cross) for _ in range(config.decoder_depth))
+        self.norm = norm(config) if config.ends_with_norm else nn.Identity()
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        *,
+        mask: Mask | Tensor = causal,
+        memory_mask: Mask | Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "b n width"]:
+        """x after all blocks; with a cache, x goes on where the last call ended.
+
+        Padding at the end of x needs no mask: no word before it sees it. x may hold several
+        sequences for each sentence of the memory, one after the other.
+        """
+        _check_vectors("Decoder", x, self.width)
+        if self.cross and memory is None:
+            raise ShapeError("Decoder: memory is missing; pass what the encoder returned")
+        if memory is not None and not self.cross:
+            raise ShapeError(
+                "Decoder: memory is given, but without cross no block looks at it; "
+                "make it Decoder(config)"
+            )
+        if memory is not None and (
+            memory.dim() != 3
+            or memory.shape[-1] != self.width
+            or len(memory) == 0
+            or len(x) % len(memory)
+        ):
+            raise ShapeError(
+                f"Decoder: memory has shape {shape(memory)} beside x {shape(x)}; expected "
+                "(b,s,width), where the sequences of x are b or a multiple of it"
+            )
+        for i, block in enumerate(self.blocks):
+            kept = None if cache is None else cache.blocks[i]
+            x = block(x, memory, mask=mask, memory_mask=memory_mask, cache=kept)
+        if cache is not None:
+            cache.length += x.shape[1]
+        return self.norm(x)  # type: ignore[no-any-return]
+
+
+class Embedding(nn.Module):
+    """Numbers of subwords to vectors: rows of a table, times √width, and their positions."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.scale = config.width**0.5
+        self.table = nn.Parameter(torch.randn(config.vocabulary, config.width) * config.width**-0.5)
+        self.position: nn.Module | None = None
+        if config.position == "sinusoidal":
+            self.position = Sinusoidal(config.width)
+        elif config.position == "learned":
+            self.position = Learned(config.max_length, config.width)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, tokens: Tensor, offset: int = 0) -> Float[Tensor, "b n width"]:
+        """tokens ``(b, n)``, the first of them at the position `offset`."""
+        if tokens.dim() != 2 or tokens.dtype not in (torch.int64, torch.int32):
+            raise ShapeError(
+                f"Embedding: tokens are {tokens.dtype} {shape(tokens)}, expected whole numbers "
+                "(b,n), int64 or int32"
+            )
+        try:
+            x = F.embedding(tokens, self.table) * self.scale
+        except IndexError:
+            raise OptionError(
+                f"Embedding: tokens have numbers from {int(tokens.min())} to {int(tokens.max())}, "
+                f"but there are {len(self.table):,} subwords, 0 to {len(self.table) - 1:,}; "
+                "use the tokenizer that belongs to the model"
+            ) from None
+        if self.position is not None:
+            x = self.position(x, offset=offset)
+        return self.dropout(x)  # type: ignore[no-any-return]
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder with their embeddings: from source tokens to logits of target tokens.
+
+    >>> model = Transformer(TransformerConfig.preset("tiny", vocabulary=50))
+    >>> model(torch.tensor([[5, 6, 7]]), torch.tensor([[1, 8]])).shape
+    torch.Size([1, 2, 50])
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.source = Embedding(config)
+        self.encoder = Encoder(config)
+        self.target = Embedding(config)
+        self.decoder = Decoder(config)
+        self.output = nn.Parameter(
+            torch.randn(config.vocabulary, config.width) * config.width**-0.5
+        )
+        self.output_bias = (
+            nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
+        )
+        if config.tied:
+            self.target.table = self.output = self.source.table
+
+    def forward(
+        self, source: Tensor, target: Tensor, *, source_mask: Mask | Tensor | None = None
+    ) -> Float[Tensor, "b t vocabulary"]:
+        """The logits of the word after each of the target's, given the source.
+
+        source ``(b, s)``, target ``(b, t)``: numbers of subwords, the target shifted by one (it
+        begins with the start token). `source_mask` hides padding: ``padding(lengths)``.
+        """
+        memory = self.encode(source, source_mask=source_mask)
+        return self.logits(self.decode(target, memory, source_mask=source_mask))
+
+    def encode(
+        self, source: Tensor, *, source_mask: Mask | Tensor | None = None
+    ) -> Float[Tensor, "b s width"]:
+        """The contextual vectors of the source."""
+        return self.encoder(self.source(source), mask=source_mask)  # type: ignore[no-any-return]
+
+    def decode(
+        self,
+        target: Tensor,
+        memory: Tensor,
+        *,
+        source_mask: Mask | Tensor | None = None,
+        cache: Cache | None = None,
+    ) -> Float[Tensor, "b t width"]:
+        """The decoder's vectors for the target; `logits` turns them into words."""
+        x = self.target(target, 0 if cache is None else cache.length)
+        return self.decoder(x, memory, memory_mask=source_mask, cache=cache)  # type: ignore[no-any-return]
+
+    def logits(self, hidden: Tensor) -> Float[Tensor, "*b vocabulary"]:
+        """How well each word of the vocabulary fits, before the softmax."""
+        return F.linear(hidden, self.output, self.output_bias)
+
+    def loss(
+        self,
+        source: Tensor,
+        target: Tensor,
+        expected: Tensor,
+        *,
+        source_mask: Mask | Tensor | None = None,
+        real: Tensor | None = None,
+        smoothing: float | int = 0.0,
+    ) -> Loss:
+        """The loss summed over the expected words that are `real` (bool ``(b, t)``), in chunks."""
+        memory = self.encode(source, source_mask=source_mask)
+        hidden = self.decode(target, memory, source_mask=source_mask)
+        return loss_of_words(
+            hidden, expected, real, self.output, self.output_bias, smoothing=smoothing
+        )
+
+    def cache(self) -> Cache:
+        """An empty cache, for writing word by word."""
+        return Cache(len(self.decoder.blocks))
+
+
+def _check_vectors(caller: str, x: Tensor, width: int) -> None:
+    if x.dim() != 3 or x.shape[-1] != width:
+        raise ShapeError(
+            f"{caller}: x has shape {shape(x)}, expected (b,n,width) with width={width}"
+        )

@@ -1,0 +1,89 @@
+"""Sentence pairs: read from files line by line, cleaned, and kept on disk as token numbers.
+
+Nothing here holds a corpus in memory: files are streamed, `EncodedPairs` keeps the numbers in a
+memory-mapped file and only the lengths at hand.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+from regard.errors import FileError, OptionError
+from regard.text._encoded import Cleaning, EncodedPairs, Report
+
+__all__ = ["Cleaning", "EncodedPairs", "Report", "read_lines", "read_pairs"]
+
+
+def read_lines(path: str | Path) -> Iterator[str]:
+    """The lines of a UTF-8 text file, plain or ``.gz``, without their ends.
+
+    A line ends with a line feed, or a carriage return and a line feed, and with nothing else: other
+    separators of Unicode may stand inside a sentence.
+    """
+    path = Path(path)
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                yield _text(path, number, line.removesuffix(b"\n").removesuffix(b"\r"))
+    except FileError:
+        raise
+    except EOFError:
+        raise FileError(f"{path}: the compressed file ends too early; fetch it again") from None
+    except (OSError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise FileError(f"{path}: cannot be read: {reason}") from None
+
+
+def read_pairs(source: str | Path, target: str | Path | None = None) -> Iterator[tuple[str, str]]:
+    """Pairs of sentences: line by line of two files, or the first two columns of one TSV file.
+
+    A TSV file has a name that ends in ``.tsv`` or ``.tsv.gz``. Blank lines are pairs too, so that
+    the n-th pair is always the n-th line.
+    """
+    if target is not None:
+        return _side_by_side(Path(source), Path(target))
+    if Path(source).name.removesuffix(".gz").endswith(".tsv"):
+        return _columns(Path(source))
+    raise OptionError(
+        f"read_pairs: {source} alone, expected a second file with the translations, or one file "
+        "of two columns whose name ends in .tsv or .tsv.gz"
+    )
+
+
+def _side_by_side(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    lines = zip_longest(read_lines(source), read_lines(target))
+    for number, (one, other) in enumerate(lines):
+        if one is None or other is None:
+            most = number + 1 + sum(1 for _ in lines)
+            counts = (number, most) if one is None else (most, number)
+            raise FileError(
+                f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}; line n of the "
+                "one must be the translation of line n of the other"
+            )
+        yield one, other
+
+
+def _columns(path: Path) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(read_lines(path), 1):
+        columns = line.split("\t", 2)
+        if len(columns) == 1 and line.strip():
+            raise FileError(
+                f"{path}, line {number}: no tab, expected a sentence, a tab and its translation"
+            )
+        yield columns[0], columns[1] if len(columns) > 1 else ""
+
+
+def _text(path: Path, number: int, line: bytes) -> str:
+    try:
+        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        # The decoder that drops a byte order mark counts without it.
+        wrong = error.object[error.start]
+        raise FileError(
+            f"{path}, line {number}: byte 0x{wrong:02x} is not UTF-8 ({error.reason}); "
+            "convert the file to UTF-8"
+        ) from None

@@ -1,0 +1,382 @@
+"""Text to subword numbers and back, by the `tokenizers` library.
+
+Two kinds of subwords. ``"unigram"`` (Kudo 2018, https://arxiv.org/abs/1804.10959) chooses the
+pieces under which the text is likeliest; a word begins with ``▁``. ``"bytes"`` joins the pairs of
+bytes that stand together most often (Sennrich, Haddow and Birch 2016,
+https://arxiv.org/abs/1508.07909, on the bytes of UTF-8) and gives back every text exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, ClassVar
+
+import tokenizers
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from regard.errors import FileError, OptionError
+from regard.files import write_text
+
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+SPACE = "▁"
+"""How pieces show the space before a word; in a text it counts as a space."""
+MARK = "\uffff"
+"""What stands behind words that are shown to the trainer once more; no character of any text."""
+BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+"""What stands for the bytes of a character that no piece has."""
+FALLBACK = 2000
+"""From this size on, a unigram vocabulary gives 256 places to bytes; a smaller one needs them."""
+SHORT = 0.9
+"""The share of the asked size that a vocabulary must reach: training may end slightly below it."""
+DIGITS, STEP = 4, 1e-4
+"""To how many digits scores are kept, and by how much the library sets rare characters apart."""
+KINDS = {"unigram": "Unigram", "bytes": "BPE"}
+
+if "TOKENIZERS_PARALLELISM" not in os.environ and hasattr(os, "register_at_fork"):
+    # The library's threads do not survive a fork: it warns of one and works alone from then on.
+    # Here it works alone in the child only, and need not warn.
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"
+    os.register_at_fork(
+        after_in_child=lambda: os.environ.__setitem__("TOKENIZERS_PARALLELISM", "false")
+    )
+
+
+class Tokenizer:
+    """Text to subword numbers and back.
+
+    Made by `train` or `load`. Numbers 0 to 3 are special: padding, start, end, unknown. No text is
+    ever read as one of them, not even ``"</s>"``.
+
+    >>> lines = ["the cats walk", "the dog walks", "the cat sees the dogs", "dogs see a cat"]
+    >>> tokenizer = Tokenizer.train(lines, size=21)
+    >>> tokenizer.tokens(tokenizer.encode("a cat walks"))
+    ['▁', 'a', '▁cat', '▁walk', 's']
+    >>> tokenizer.decode(tokenizer.encode("a cat walks"))
+    'a cat walks'
+    """
+
+    pad: ClassVar[int] = 0
+    start: ClassVar[int] = 1
+    end: ClassVar[int] = 2
+    unknown: ClassVar[int] = 3
+
+    size: int
+    """How many numbers there are, specials included."""
+    kind: str
+    """``"unigram"`` or ``"bytes"``."""
+    vocabulary: list[str]
+    """The piece of every number."""
+
+    def __init__(self, inner: tokenizers.Tokenizer) -> None:
+        """A tokenizer around one of the library, which has the specials at 0 to 3."""
+        inner.encode_special_tokens = True  # "</s>" in a text is a text, whoever made the file
+        inner.no_padding()
+        inner.no_truncation()
+        self._inner = inner
+        pieces = inner.get_vocab()
+        self.vocabulary = sorted(pieces, key=lambda piece: pieces[piece])
+        self.size = len(self.vocabulary)
+        self.kind = "bytes" if isinstance(inner.model, models.BPE) else "unigram"
+
+    @classmethod
+    def train(cls, lines: Iterable[str], size: int, kind: str = "unigram") -> Tokenizer:
+        """A tokenizer whose pieces suit these lines, which are read once and not kept.
+
+        The same lines give the same tokenizer, to the byte. ``size`` counts everything, the four
+        specials as well; the vocabulary may come out up to a tenth smaller. For ``"unigram"`` text
+        is brought to Unicode's form NFC, so that an ä is one character however it was typed
+        (NFKC would go further and make m² into m2), and white space to single spaces. From a size
+        of 2,000 on, characters that the lines did not have are spelled by their bytes; below, they
+        are unknown. ``"bytes"`` changes nothing and knows every character.
+        """
+        if kind not in KINDS:
+            raise OptionError(f"Tokenizer.train: kind={kind!r}, expected 'unigram' or 'bytes'")
+        inner = _unigram(lines, size) if kind == "unigram" else _byte_pairs(lines, size)
+        found = inner.get_vocab_size()
+        if found < SHORT * size:
+            if kind == "unigram" and size >= FALLBACK > found:
+                found -= len(BYTES)  # which so small a vocabulary would not have
+            raise OptionError(
+                f"Tokenizer.train: size={size:,}, but the text supports only {found:,} pieces; "
+                f"ask for {found:,} or fewer, or give more text"
+            )
+        return cls(inner)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Tokenizer:
+        """The tokenizer that `save` wrote."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise FileError(f"{path}: cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise FileError(f"{path}: not UTF-8 text, so not a tokenizer.json") from None
+        try:
+            inner = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # the library raises nothing more special
+            raise FileError(f"{path}: not a tokenizer.json, or damaged: {error}") from None
+        _check(path, inner)
+        return cls(inner)
+
+    def save(self, path: str | Path) -> None:
+        """Write the tokenizer as a ``.json`` file that the `tokenizers` library reads as well."""
+        write_text(path, {".json": lambda: self._inner.to_str(pretty=True)}, "Tokenizer.save")
+
+    @property
+    def fingerprint(self) -> str:
+        """A short text that two tokenizers share only if they are the same."""
+        return blake2b(self._inner.to_str().encode(), digest_size=16).hexdigest()
+
+    def encode(self, text: str) -> list[int]:
+        """The numbers of the text's pieces, without start and end."""
+        return self._encoded([text], "encode")[0].ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The numbers of each text's pieces; faster than one by one."""
+        if isinstance(texts, str):
+            raise OptionError(
+                "Tokenizer.encode_batch: texts is one text, expected several; use encode"
+            )
+        return [encoding.ids for encoding in self._encoded(texts, "encode_batch")]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text that these numbers spell; special ones are left out."""
+        return self._tidy(self._inner.decode(self._spelled(ids, "decode")))
+
+    def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
+        """The texts that these lists of numbers spell."""
+        spelled = [self._spelled(ids, "decode_batch") for ids in batch]
+        return [self._tidy(text) for text in self._inner.decode_batch(spelled)]
+
+    def tokens(self, ids: Iterable[int]) -> list[str]:
+        """The pieces of these numbers, to look at; special ones included."""
+        return [self.vocabulary[i] for i in self._numbers(ids, "tokens")]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """For each piece of `encode`, where in the text it begins and where it has ended.
+
+        The space before a word is not part of a span; a piece that is nothing but this space has
+        an empty span where the word begins. Pieces that are bytes have the span of the characters
+        that they spell together, and what was typed as a letter and an accent that of the letter.
+        """
+        [encoding] = self._encoded([text], "spans", self._inner.encode_batch)
+        spans = []
+        for piece, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
+            while start < end and (text[start].isspace() or text[start] == SPACE):
+                start += 1
+            spans.append((start, start if piece == SPACE else end))
+        return spans
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __reduce__(self) -> tuple[type[Tokenizer], tuple[tokenizers.Tokenizer]]:
+        return Tokenizer, (self._inner,)
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({self.kind!r}, {self.size:,} pieces)"
+
+    def _encoded(
+        self,
+        texts: Sequence[str],
+        caller: str,
+        encode: Callable[..., list[tokenizers.Encoding]] | None = None,
+    ) -> list[tokenizers.Encoding]:
+        encode = encode or self._inner.encode_batch_fast  # which leaves out where the pieces are
+        try:
+            return encode(texts, add_special_tokens=False)
+        except (TypeError, UnicodeEncodeError):
+            raise OptionError(_no_text(f"Tokenizer.{caller}", texts)) from None
+
+    def _tidy(self, text: str) -> str:
+        """The text with single spaces, unless its spaces are meant."""
+        return text if self.kind == "bytes" else " ".join(text.split())
+
+    def _spelled(self, ids: Iterable[int], caller: str) -> list[int]:
+        return [i for i in self._numbers(ids, caller) if i > self.unknown]
+
+    def _numbers(self, ids: Iterable[int], caller: str) -> list[int]:
+        numbers = [int(i) for i in ids]
+        for i in numbers:
+            if not 0 <= i < self.size:
+                raise OptionError(
+                    f"Tokenizer.{caller}: number {i} is not in a vocabulary of {self.size:,}"
+                )
+        return numbers
+
+
+def _checked(lines: Iterable[str]) -> Iterator[str]:
+    """The lines that are not blank, if there are any."""
+    if isinstance(lines, str):
+        raise OptionError("Tokenizer.train: lines is one text, expected several")
+    some = False
+    for line in lines:
+        if not isinstance(line, str) or not _is_unicode(line):
+            raise OptionError(_no_text("Tokenizer.train", [line]))
+        if line.replace(SPACE, " ").strip():
+            some = True
+            yield line
+    if not some:
+        raise OptionError("Tokenizer.train: there is no text: lines are empty or blank")
+
+
+def _with_whole_words(lines: Iterable[str], size: int, places: int) -> Iterator[str]:
+    """The lines, and at their end the words that may become pieces as a whole.
+
+    The library makes pieces of what it finds before at least two different characters. So "the"
+    is none if no other word begins with it, however often it comes: it is shown once more, before
+    a character that no text has.
+
+    Raises at the end if there are more characters than ``places``. The library trains on what it
+    was given nevertheless, before the error comes through, and never comes to an end if there
+    are too few places: so it is given no more lines than fit.
+    """
+    letters: set[str] = set()
+    counts: Counter[str] = Counter()
+    for line in _checked(lines):
+        words = unicodedata.normalize("NFC", line.replace(SPACE, " ")).split()
+        letters.update(*words)
+        if len(letters) <= places:
+            counts.update(words)
+            yield line
+    if len(letters) > places:
+        raise OptionError(
+            f"Tokenizer.train: size={size:,}, but the text has {len(letters):,} different "
+            f"characters, each of which needs a place; ask for {size - places + len(letters):,} "
+            "or more"
+        )
+    for word, count in counts.most_common(size):
+        if count > 1:
+            yield word + MARK
+
+
+def _unigram(lines: Iterable[str], size: int) -> tokenizers.Tokenizer:
+    """Pieces under which the text is likeliest, and bytes for all that they cannot spell."""
+    fallback = BYTES if size >= FALLBACK else ()
+    inner = tokenizers.Tokenizer(models.Unigram())
+    inner.normalizer = normalizers.Sequence(
+        [
+            normalizers.NFC(),
+            # What Python's str.split() takes for white space, and the sign for a space itself.
+            normalizers.Replace(tokenizers.Regex(rf"[\s\x1c-\x1f{SPACE}]+"), " "),
+            normalizers.Strip(),
+        ]
+    )
+    inner.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Metaspace(),
+            # A piece ends with "<", so that no text can be taken for "</s>" or "<0x41>".
+            pre_tokenizers.Split("<", "merged_with_previous"),
+        ]
+    )
+    inner.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
+    trainer = trainers.UnigramTrainer(
+        vocab_size=max(size - len(fallback), len(SPECIALS)) + len(MARK),
+        show_progress=False,
+        special_tokens=list(SPECIALS),
+        unk_token=SPECIALS[Tokenizer.unknown],
+    )
+    places = size - len(SPECIALS) - len(fallback) - len(SPACE)
+    inner.train_from_iterator(_with_whole_words(lines, size, places), trainer)
+    scores = _settled(dict(json.loads(inner.to_str())["model"]["vocab"]), places + len(SPACE))
+    vocabulary = [(piece, 0.0) for piece in (*SPECIALS, *fallback)] + scores
+    inner = _without_added(inner)
+    inner.model = models.Unigram(vocabulary, Tokenizer.unknown, byte_fallback=bool(fallback))
+    return inner
+
+
+def _settled(learned: dict[str, float], size: int) -> list[tuple[str, float]]:
+    """The pieces with scores that are the same whenever the text is.
+
+    The library adds up counts in an order that changes from run to run, so that the last digits
+    of the scores do; and it gives characters too rare to be pieces on their own the lowest score,
+    a step more for each, in just such an order. Here they all have the lowest score. Single
+    characters are all kept, the best of the longer pieces as far as ``size`` goes.
+    """
+    pieces = {
+        piece: score
+        for piece, score in learned.items()
+        if piece not in SPECIALS and MARK not in piece
+    }
+    lowest = min(pieces.values())
+    rare = lowest + STEP * (sum(len(piece) == 1 for piece in pieces) + 1)
+    settled = [
+        (piece, round(lowest if len(piece) == 1 and score < rare else score, DIGITS))
+        for piece, score in pieces.items()
+    ]
+    settled.sort(key=lambda pair: (-pair[1], pair[0]))
+    # Asked for hardly more pieces than there are characters, the library gives too many.
+    surplus = max(len(settled) - size, 0)
+    longer = [pair for pair in settled if len(pair[0]) > 1]
+    dropped = set(longer[len(longer) - min(surplus, len(longer)) :])
+    return [pair for pair in settled if pair not in dropped]
+
+
+def _byte_pairs(lines: Iterable[str], size: int) -> tokenizers.Tokenizer:
+    """Bytes, and the pairs of them that stand together most often."""
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    least = len(SPECIALS) + len(alphabet)
+    if size < least:
+        raise OptionError(
+            f"Tokenizer.train: size={size:,}, expected {least:,} or more for kind='bytes': "
+            f"{len(alphabet)} bytes and {len(SPECIALS)} special pieces"
+        )
+    inner = tokenizers.Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        show_progress=False,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=alphabet,
+    )
+    inner.train_from_iterator(_checked(lines), trainer)
+    return _without_added(inner)
+
+
+def _without_added(inner: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """The tokenizer with its specials in the vocabulary only, where no text reaches them."""
+    content: dict[str, Any] = json.loads(inner.to_str())
+    content["added_tokens"] = []
+    return tokenizers.Tokenizer.from_str(json.dumps(content))
+
+
+def _check(path: str | Path, inner: tokenizers.Tokenizer) -> None:
+    """Raise unless this is a tokenizer as `Tokenizer.train` makes them."""
+    if not isinstance(inner.model, models.Unigram | models.BPE):
+        raise FileError(
+            f"{path}: a tokenizer of type {type(inner.model).__name__}, expected "
+            f"{' or '.join(KINDS.values())}"
+        )
+    first = [inner.id_to_token(i) for i in range(len(SPECIALS))]
+    if first != list(SPECIALS):
+        raise FileError(
+            f"{path}: numbers 0 to {len(SPECIALS) - 1} are {first}, expected {list(SPECIALS)}; "
+            "it was not made by regard"
+        )
+    if sorted(inner.get_vocab().values()) != list(range(inner.get_vocab_size())):
+        raise FileError(f"{path}: the numbers of the pieces have gaps")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _no_text(caller: str, texts: Sequence[object]) -> str:
+    """Why one of these is not a text."""
+    for text in texts:
+        if not isinstance(text, str):
+            return f"{caller}: expected text, got {type(text).__name__}"
+        if not _is_unicode(text):
+            return f"{caller}: {text[:40]!r} has half a surrogate pair, which is not Unicode text"
+    return f"{caller}: expected text"

@@ -1,0 +1,197 @@
+"""Which source words each target word came from, by the decoder's attention to the encoder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.attention import look, padding
+from regard.errors import OptionError
+from regard.nn import Transformer
+from regard.nn.blocks import Block
+from regard.text import Tokenizer, padded
+
+WORD = re.compile(r"\w+(?:['’\-]\w+)*|[^\w\s]")
+"""A word, or a punctuation mark on its own."""
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, eq=False)
+class Alignment:
+    """For each target word, how much of it came from each source word.
+
+    >>> weights = np.array([[0.9, 0.1], [0.2, 0.8]], np.float32)
+    >>> alignment = Alignment(("a", "cat"), ("eine", "Katze"), weights)
+    >>> print(alignment)
+    eine   ← a 0.90, cat 0.10
+    Katze  ← cat 0.80, a 0.20
+    >>> alignment.pairs
+    [(0, 0), (1, 1)]
+    """
+
+    source_words: tuple[str, ...]
+    target_words: tuple[str, ...]
+    weights: NDArray[np.float32]
+    """``(target words, source words)``; each row sums to 1, or is 0 where nothing was seen."""
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Each target word's number with that of the source word it has most from."""
+        rows = enumerate(self.weights)
+        return [(i, int(row.argmax())) for i, row in rows if len(row) and row.max() > 0]
+
+    def of(self, target: int, least: float = 0.05) -> list[tuple[str, float]]:
+        """The source words of a target word, by its number, the largest first."""
+        if not 0 <= target < len(self.target_words):
+            raise OptionError(
+                f"Alignment.of: word {target} asked for, but there are {len(self.target_words)}, "
+                "numbered from 0"
+            )
+        row = self.weights[target]
+        order = np.argsort(-row, kind="stable")
+        return [(self.source_words[i], float(row[i])) for i in order if row[i] >= least]
+
+    def to_data(self) -> dict[str, Any]:
+        """Everything as plain lists and numbers, for JSON."""
+        return {
+            "source": list(self.source_words),
+            "target": list(self.target_words),
+            "pairs": [list(pair) for pair in self.pairs],
+            "weights": [[round(float(w), 4) for w in row] for row in self.weights],
+        }
+
+    def __str__(self) -> str:
+        breadth = max(map(len, self.target_words), default=0)
+        lines = []
+        for i, word in enumerate(self.target_words):
+            said = ", ".join(f"{source} {weight:.2f}" for source, weight in self.of(i))
+            lines.append(f"{word:{breadth}}  ← {said}".rstrip())
+        return "\n".join(lines)
+
+
+def default_layer(depth: int) -> int:
+    """The block of a decoder whose attention aligns best, counted from 0: the last but one."""
+    return max(0, depth - 2)
+
+
+@torch.inference_mode()
+def attention_to_source(
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    layer: int | None = None,
+) -> list[Float[Tensor, "t s"]]:
+    """For each pair, how much each target subword attends to each source subword.
+
+    The decoder reads the finished translation once; the weights are those of one block's attention
+    to the encoder, averaged over its heads. The row of a word is that of the step which *reads* it:
+    there attention rests on what the word came from, while the step which predicts it already
+    looks for the next (Chen et al., "Accurate Word Alignment Induction from Neural Machine
+    Translation", 2020). What goes to the end of the source is left out, and the row made to sum
+    to 1.
+    """
+    depth = len(model.decoder.blocks)
+    layer = default_layer(depth) if layer is None else layer
+    if not 0 <= layer < depth:
+        raise OptionError(
+            f"alignment: layer={layer}, but the decoder has {depth} blocks, numbered from 0"
+        )
+    device = model.output.device
+    source, lengths = padded([[*ids, Tokenizer.end] for ids in sources])
+    target, _ = padded([[Tokenizer.start, *ids] for ids in targets])
+    mask = padding(lengths)
+    memory = model.encode(source.to(device), source_mask=mask)
+    block = model.decoder.blocks[layer]
+    assert isinstance(block, Block)
+    assert block.cross is not None
+    read: list[Tensor] = []
+    hook = block.cross.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+    try:
+        model.decode(target.to(device), memory, source_mask=mask)
+    finally:
+        hook.remove()
+    q, k, v, bias = block.cross._project(read[0], memory)
+    weights = look(q, k, v, mask=mask, bias=bias).weights().mean(1)
+    found = []
+    for row, s, t in zip(weights, map(len, sources), map(len, targets), strict=True):
+        part = row[1 : t + 1, :s]
+        found.append(part / part.sum(1, keepdim=True).clamp(min=1e-9))
+    return found
+
+
+def aligned(
+    source: str,
+    target: str,
+    blocks: Sequence[tuple[Sequence[Span], Sequence[Span], Tensor]],
+) -> Alignment:
+    """The attention between subwords, merged to words.
+
+    Each block is the source spans, the target spans and the weights ``(t, s)`` of one part of the
+    text. A source word has the sum of its subwords, a target word the mean; a subword that belongs
+    to two words is shared by its characters.
+    """
+    source_words, target_words = _words(source), _words(target)
+    total = np.zeros((len(target_words), len(source_words)))
+    for source_spans, target_spans, weights in blocks:
+        columns = _shares(source_spans, source_words)
+        rows = _shares(target_spans, target_words)
+        total += rows.T @ weights.double().cpu().numpy() @ columns
+    sums = total.sum(1, keepdims=True)
+    total = np.divide(total, sums, out=np.zeros_like(total), where=sums > 0)
+    return Alignment(
+        tuple(source[a:b] for a, b in source_words),
+        tuple(target[a:b] for a, b in target_words),
+        total.astype(np.float32),
+    )
+
+
+def written_spans(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[Span]:
+    """For each of the numbers that spell the text, where in it its characters are.
+
+    A model may write a word in other pieces than the tokenizer would, so the text is spelled out
+    piece by piece.
+    """
+    if tokenizer.encode(text) == list(ids):
+        return tokenizer.spans(text)
+    spans, before = [], 0
+    for i in range(1, len(ids) + 1):
+        # Half a character of UTF-8 is spelled as a sign that is not in the text.
+        after = _common(tokenizer.decode(ids[:i]), text)
+        start = before
+        while start < after and text[start].isspace():
+            start += 1
+        spans.append((start, max(start, after)))
+        before = max(before, after)
+    return spans
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    pairs = zip(one, other, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _words(text: str) -> list[Span]:
+    return [match.span() for match in WORD.finditer(text)]
+
+
+def _shares(spans: Sequence[Span], words: list[Span]) -> NDArray[np.float64]:
+    """How much of each subword belongs to each word, ``(subwords, words)``: 1 in all, or 0."""
+    if not spans or not words:
+        return np.zeros((len(spans), len(words)))
+    a, b = np.array(spans)[:, None].transpose(2, 0, 1)
+    c, d = np.array(words)[None].transpose(2, 0, 1)
+    common = np.clip(np.minimum(b, d) - np.maximum(a, c), 0, None).astype(np.float64)
+    # A piece of no characters, such as the space before a word, goes to the word it stands at.
+    common += (a == b) & (c <= a) & (a < d)
+    shares: NDArray[np.float64] = common / np.maximum(common.sum(1, keepdims=True), 1.0)
+    return shares

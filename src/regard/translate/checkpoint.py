@@ -1,0 +1,143 @@
+"""Checkpoints: folders that are either whole or not there.
+
+    checkpoints/step-00001200/
+        model.safetensors       the weights
+        optimizer.safetensors   Adam's averages
+        state.json              where in the data, the best so far, and a digest of each file
+
+A checkpoint is written beside its place and renamed, so whatever stops the program, the newest one
+that bears its name is whole. Should the disk damage one all the same, its digest tells, and the one
+before it is used.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from torch import Tensor
+
+from regard.errors import FileError
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One that was read: everything that a run needs to go on."""
+
+    step: int
+    model: Tensors
+    optimizer: Tensors
+    state: dict[str, Any]
+
+
+class Checkpoints:
+    """The checkpoints of a run, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def steps(self) -> list[int]:
+        """The updates that there are checkpoints of, the oldest first."""
+        found = (path.name.removeprefix("step-") for path in self.folder.glob("step-*"))
+        return sorted(int(name) for name in found if name.isdigit())
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Put the checkpoint beside the others; if the disk is full, leave those as they are."""
+        beside = self.folder / f".writing-{checkpoint.step}"
+        try:
+            shutil.rmtree(beside, ignore_errors=True)
+            beside.mkdir(parents=True)
+            digests = {}
+            for name in ("model", "optimizer"):
+                path = beside / f"{name}.safetensors"
+                safetensors.torch.save_file(getattr(checkpoint, name), path)
+                digests[path.name] = _digest(path)
+                _flush(path)
+            state = {"step": checkpoint.step, **checkpoint.state, "files": digests}
+            path = beside / "state.json"
+            path.write_text(json.dumps(state, indent=1), encoding="utf-8")
+            _flush(path)
+            shutil.rmtree(self._path(checkpoint.step), ignore_errors=True)
+            beside.rename(self._path(checkpoint.step))
+            _flush(self.folder)
+        except (OSError, safetensors.SafetensorError) as error:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise FileError(
+                f"train: checkpoint {self._path(checkpoint.step)} cannot be written: "
+                f"{_why(error)}; the one of step {max(self.steps(), default=0)} is intact"
+            ) from None
+
+    def read(self, step: int) -> Checkpoint:
+        """The checkpoint of this update, or a `FileError` that says what is wrong with it."""
+        folder = self._path(step)
+        path = folder / "state.json"
+        try:
+            state = json.loads(path.read_text(encoding="utf-8"))
+            tensors = {}
+            for name in ("model", "optimizer"):
+                path = folder / f"{name}.safetensors"
+                if _digest(path) != state["files"][path.name]:
+                    raise FileError(f"{path}: damaged: not what was written")
+                tensors[name] = safetensors.torch.load_file(path)
+            return Checkpoint(state["step"], tensors["model"], tensors["optimizer"], state)
+        except OSError as error:
+            raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
+        except (ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
+            raise FileError(f"{path}: damaged: {error}") from None
+
+    def newest(self, say: Callable[[str], None]) -> Checkpoint | None:
+        """The last checkpoint that can be read; says which ones cannot."""
+        for leftover in self.folder.glob(".writing-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        for step in reversed(self.steps()):
+            try:
+                return self.read(step)
+            except FileError as error:
+                say(f"{error}; going back to the checkpoint before it")
+        return None
+
+    def keep(self, wanted: set[int]) -> None:
+        """Remove all others."""
+        for step in set(self.steps()) - wanted:
+            shutil.rmtree(self._path(step), ignore_errors=True)
+
+    def average(self, steps: list[int]) -> Tensors:
+        """The mean of the weights of these checkpoints, computed in float64."""
+        total: Tensors = {}
+        for step in steps:
+            for name, weight in self.read(step).model.items():
+                wide = weight.double()
+                total[name] = total[name] + wide if name in total else wide
+        return {name: (weight / len(steps)).float() for name, weight in total.items()}
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"step-{step:08d}"
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+
+
+def _flush(path: Path) -> None:
+    """Wait until what was written is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _why(error: Exception) -> str:
+    full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+    return "the disk is full" if full or "No space left" in str(error) else str(error)

@@ -1,0 +1,257 @@
+"""What a training run is: its data, its model, its schedule; from a TOML file and the command line.
+
+Four frozen records, one per concern: `DataConfig`, `regard.nn.TransformerConfig`,
+`TrainingConfig` and `ValidationConfig`. The command line and the TOML file are both made from their
+fields, so neither can know an option that the other does not.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import tomllib
+import types
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from regard.errors import FileError, OptionError
+from regard.nn.config import PRESETS, TransformerConfig
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which sentences, and how they are cut into subwords."""
+
+    source: str = ""
+    """Sentences to translate, one a line; plain or .gz. Or both columns in one .tsv file."""
+    target: str = ""
+    """Their translations, line by line; left out when the source is a .tsv file."""
+    valid_source: str = ""
+    """Sentences to validate on; if not given, some are split off from the training data."""
+    valid_target: str = ""
+    """Their translations."""
+    subwords: str = "unigram"
+    """How words are cut: unigram, or bytes (byte-level pairs)."""
+    longest: int = 256
+    """Pairs with more subwords than this on a side are skipped, and counted."""
+    max_ratio: float = 4.0
+    """Pairs are dropped when one side has so many times the subwords of the other."""
+    drop_duplicates: bool = True
+    """Whether a pair that comes twice is dropped the second time."""
+
+    def __post_init__(self) -> None:
+        _one_of(self, "subwords", ("unigram", "bytes"))
+        _at_least(self, "longest", 1)
+        _at_least(self, "max_ratio", 1.0)
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How the model is fitted to the data."""
+
+    epochs: int = 60
+    """How often all sentences are seen."""
+    max_steps: int | None = None
+    """Stop after so many updates, whatever the epoch."""
+    batch_tokens: int = 4096
+    """Tokens in a batch, each side, padding included; all workers together."""
+    accumulate: int = 1
+    """Batches whose gradients are added up before an update."""
+    learning_rate: float = 0.002
+    """The highest, reached at the end of the warm-up."""
+    warmup: int = 1000
+    """Updates in which the learning rate rises from 0."""
+    schedule: str = "inverse_sqrt"
+    """Then it falls with the inverse square root of the update, or as a cosine to 0."""
+    smoothing: float = 0.1
+    """Label smoothing: the share of the target spread evenly over all subwords."""
+    weight_decay: float = 0.0
+    """Pulls weights towards 0, apart from the gradient (AdamW)."""
+    clip: float = 1.0
+    """Gradients longer than this are shortened to it; 0: never."""
+    init_from: str = ""
+    """Start from the weights and subwords of this model's folder: fine-tuning."""
+    seed: int = 1
+    """The same seed, data and machine give the same model, bit for bit."""
+
+    def __post_init__(self) -> None:
+        _one_of(self, "schedule", ("inverse_sqrt", "cosine"))
+        for name in ("epochs", "batch_tokens", "accumulate"):
+            _at_least(self, name, 1)
+        for name in ("warmup", "seed"):
+            _at_least(self, name, 0)
+        for name in ("learning_rate", "clip", "weight_decay"):
+            _at_least(self, name, 0.0)
+        if self.max_steps is not None:
+            _at_least(self, "max_steps", 1)
+        if not 0.0 <= self.smoothing < 1.0:
+            raise OptionError(
+                f"train: smoothing={self.smoothing}, expected 0 up to, but not including, 1"
+            )
+
+    def rate(self, step: int, last: int) -> float:
+        """The learning rate of update `step`, counted from 1, when `last` is the last one.
+
+        >>> config = TrainingConfig(learning_rate=0.002, warmup=100)
+        >>> config.rate(50, 1000), config.rate(100, 1000), config.rate(400, 1000)
+        (0.001, 0.002, 0.001)
+        """
+        if step < self.warmup:
+            return self.learning_rate * step / self.warmup
+        if self.schedule == "cosine":
+            part = (step - self.warmup) / max(1, last - self.warmup)
+            return self.learning_rate * 0.5 * (1 + math.cos(math.pi * min(1.0, part)))
+        return self.learning_rate * math.sqrt(max(1, self.warmup) / step)
+
+
+@dataclass(frozen=True)
+class ValidationConfig:
+    """When to look, what to keep, and when to stop."""
+
+    valid_every: int = 1000
+    """Updates between validations, each of which also writes a checkpoint."""
+    checkpoint_every: int = 250
+    """Updates between checkpoints: what a crash can lose at most."""
+    average: int = 5
+    """The final model is the average of so many validated checkpoints, the last ones."""
+    patience: int = 0
+    """Stop after so many validations without a new best; 0: never early."""
+    judge: str = "bleu"
+    """What "best" means: bleu (greedy) or loss."""
+    bleu_tokenize: str = "13a"
+    """How sacreBLEU cuts words: 13a, or none for text that is tokenised already, …"""
+
+    def __post_init__(self) -> None:
+        _one_of(self, "judge", ("bleu", "loss"))
+        for name in ("valid_every", "checkpoint_every"):
+            _at_least(self, name, 1)
+        for name in ("average", "patience"):
+            _at_least(self, name, 0)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """All four: what `regard train` is asked to do."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    model: TransformerConfig = field(default_factory=TransformerConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    validation: ValidationConfig = field(default_factory=ValidationConfig)
+
+    def to_json(self) -> str:
+        """The configuration as indented JSON, to stand in the run's folder."""
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, where: str) -> RunConfig:
+        """The configuration that `to_json` wrote; `where` names the file in errors."""
+        try:
+            given = json.loads(text)
+        except ValueError as error:
+            raise FileError(f"{where}: not JSON: {error}") from None
+        return cls().changed(given, where)
+
+    def changed(self, given: dict[str, Any], where: str) -> RunConfig:
+        """The same with what is ``given``, section by section; an unknown name is an error."""
+        parts: dict[str, Any] = {}
+        for section, values in given.items():
+            if section not in SECTIONS:
+                raise OptionError(f"{where}: [{section}] is unknown{_nearest(section, SECTIONS)}")
+            if not isinstance(values, dict):
+                raise OptionError(f"{where}: {section} is not a section; write [{section}]")
+            kind = SECTIONS[section]
+            known = [one.name for one in fields(kind)]
+            for name in values:
+                if name not in known:
+                    raise OptionError(
+                        f"{where}: {name} is unknown in [{section}]{_nearest(name, known)}"
+                    )
+            checked = {n: _typed(kind, n, v, where) for n, v in values.items()}
+            parts[section] = replace(getattr(self, section), **checked)
+        return replace(self, **parts)
+
+    def differences(self, other: RunConfig) -> list[str]:
+        """What is not the same in the other, a line each: ``training.seed: 1, not 2``."""
+        lines = []
+        for section in SECTIONS:
+            mine, theirs = asdict(getattr(self, section)), asdict(getattr(other, section))
+            lines += [
+                f"{section}.{name}: {mine[name]!r}, not {theirs[name]!r}"
+                for name in mine
+                if mine[name] != theirs[name]
+            ]
+        return lines
+
+
+SECTIONS: dict[str, Any] = {
+    "data": DataConfig,
+    "model": TransformerConfig,
+    "training": TrainingConfig,
+    "validation": ValidationConfig,
+}
+
+
+def read_toml(path: str | Path) -> tuple[str | None, dict[str, Any]]:
+    """The preset that a TOML file names, if it does, and its sections."""
+    try:
+        given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise FileError(f"{path}: not TOML: {error}") from None
+    preset = given.pop("preset", None)
+    if preset is not None and preset not in PRESETS:
+        raise OptionError(
+            f"{path}: preset {preset!r} is unknown, expected one of {', '.join(PRESETS)}"
+        )
+    return preset, given
+
+
+def field_types(kind: Any) -> dict[str, type]:
+    """The plain type of each field of a configuration; ``int | None`` counts as int."""
+    hints = get_type_hints(kind)
+    found: dict[str, type] = {}
+    for one in fields(kind):
+        hint = hints[one.name]
+        if isinstance(hint, types.UnionType):
+            (hint,) = (part for part in get_args(hint) if part is not type(None))
+        found[one.name] = hint
+    return found
+
+
+def _typed(kind: Any, name: str, value: Any, where: str) -> Any:
+    """The value if it has the type of the field (a whole number may stand for a float)."""
+    wanted = field_types(kind)[name]
+    optional = next(one for one in fields(kind) if one.name == name).default is None
+    if value is None and optional:
+        return None
+    if wanted is float and type(value) is int:
+        return float(value)
+    if type(value) is not wanted:
+        raise OptionError(
+            f"{where}: {name} is {value!r}, expected {WORDS.get(wanted, wanted.__name__)}"
+        )
+    return value
+
+
+WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text in quotes"}
+
+
+def _nearest(name: str, known: Any) -> str:
+    near = difflib.get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+
+
+def _one_of(config: object, name: str, known: tuple[str, ...]) -> None:
+    if getattr(config, name) not in known:
+        raise OptionError(
+            f"train: {name}={getattr(config, name)!r}, expected one of {', '.join(known)}"
+        )
+
+
+def _at_least(config: object, name: str, least: float | int) -> None:
+    value = getattr(config, name)
+    if value < least:
+        raise OptionError(f"train: {name}={value}, expected at least {least}")

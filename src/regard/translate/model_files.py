@@ -1,0 +1,179 @@
+"""A trained model as a folder: what `regard train` leaves, and everything that translates opens.
+
+    model.json           the shape: a `TransformerConfig`, the version of this format and of regard
+    model.safetensors    the weights, by their names in `Transformer.state_dict()`
+    tokenizer.json       the subwords, written by `regard.text.Tokenizer.save`
+
+Matrices that are tied are stored once, as ``source.table``. Each file is written beside its place
+and renamed onto it, the weights first, so that none is ever half-written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from regard.errors import FileError, OptionError, shape
+from regard.files import write_text
+from regard.nn import Transformer, TransformerConfig
+from regard.translate.config import RunConfig
+
+SHAPE, WEIGHTS, TOKENIZER = "model.json", "model.safetensors", "tokenizer.json"
+FORMAT = 1
+"""Raised when a folder is written that an older regard would misread."""
+TIED = ("target.table", "output")
+"""The names under which `Transformer` holds ``source.table`` again when its matrices are tied."""
+STORED = (torch.float32, torch.float16)
+
+
+def save_model(
+    folder: str | Path,
+    model: Transformer,
+    *,
+    dtype: torch.dtype = torch.float32,
+    longest: int | None = None,
+) -> None:
+    """Write the shape and the weights of the model into a folder, which is made if need be.
+
+    float16 halves the file; a model is computed in float32 all the same. `longest`: how many
+    subwords the longest sentences had that the model was trained on.
+    """
+    folder = Path(folder)
+    if dtype not in STORED:
+        raise OptionError(f"save_model: dtype={dtype}, expected torch.float32 or torch.float16")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"save_model: cannot make {folder}: {error.strerror}") from None
+    weights = {
+        name: weight.detach().to("cpu", dtype).contiguous()
+        for name, weight in model.state_dict().items()
+        if not (model.config.tied and name in TIED)
+    }
+    if dtype == torch.float16:
+        for name, weight in weights.items():
+            if not weight.isfinite().all():
+                raise OptionError(
+                    f"save_model: {name} has numbers that float16 cannot hold; "
+                    "use dtype=torch.float32"
+                )
+    _write_weights(folder / WEIGHTS, weights)
+    content = {
+        "format": FORMAT,
+        "regard": version("regard"),
+        "longest": longest,
+        "model": dataclasses.asdict(model.config),
+    }
+    text = json.dumps(content, indent=2) + "\n"
+    write_text(folder / SHAPE, {".json": lambda: text}, "save_model")
+
+
+def load_model(folder: str | Path) -> Transformer:
+    """The model that `save_model` wrote, in float32 and ready to translate (``eval()``)."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileError(
+            f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}; expected what "
+            f"`regard train` writes, with {SHAPE}, {WEIGHTS} and {TOKENIZER}"
+        )
+    config = _read_shape(folder / SHAPE)
+    weights = _read_weights(folder / WEIGHTS)
+    with torch.device("meta"):  # random numbers that are replaced at once would only cost time
+        model = Transformer(config)
+    wanted = {
+        name: weight
+        for name, weight in model.state_dict().items()
+        if not (config.tied and name in TIED)
+    }
+    _check_weights(folder / WEIGHTS, weights, wanted)
+    model.load_state_dict(weights, strict=False, assign=True)
+    if config.tied:
+        model.target.table = model.output = model.source.table
+    return model.eval()
+
+
+def trained_length(folder: str | Path) -> int | None:
+    """How many subwords the longest sentences had that the model was trained on, if it says so."""
+    longest = _content(Path(folder) / SHAPE).get("longest")
+    if longest is not None and (type(longest) is not int or longest < 1):
+        raise FileError(f"{Path(folder) / SHAPE}: longest is {longest!r}, expected a whole number")
+    return longest
+
+
+def _write_weights(path: Path, weights: dict[str, Tensor]) -> None:
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        save_file(weights, beside, metadata={"format": "pt"})
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FileError(f"save_model: cannot write {path}: {reason}") from None
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _read_shape(path: Path) -> TransformerConfig:
+    try:
+        return RunConfig().changed({"model": _content(path)["model"]}, str(path)).model
+    except OptionError as error:
+        raise FileError(str(error)) from None
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:  # also text that is not UTF-8
+        raise FileError(f"{path}: not JSON, or damaged: {error}") from None
+    if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
+        raise FileError(f"{path}: expected an object with the shape of a Transformer as 'model'")
+    if content.get("format") != FORMAT:
+        raise FileError(
+            f"{path}: has format {content.get('format')!r}, expected {FORMAT}; it was written by "
+            f"regard {content.get('regard', 'of another version')}"
+        )
+    return content
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    try:
+        stored = load_file(path)
+    except FileNotFoundError:
+        raise FileError(f"{path}: cannot be read: No such file or directory") from None
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except SafetensorError as error:
+        raise FileError(f"{path}: damaged or cut short ({error}); copy it once more") from None
+    # Copied, not mapped: the model must not change when the file does.
+    return {name: weight.to(torch.float32, copy=True) for name, weight in stored.items()}
+
+
+def _check_weights(path: Path, weights: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
+    for name, weight in wanted.items():
+        if name not in weights:
+            raise FileError(f"{path}: {name} is missing, which {SHAPE} beside it asks for")
+        if weights[name].shape != weight.shape:
+            raise FileError(
+                f"{path}: {name} has shape {shape(weights[name])}, but {SHAPE} beside it asks for "
+                f"{shape(weight)}"
+            )
+        if not weights[name].isfinite().all():
+            raise FileError(
+                f"{path}: {name} has numbers that are not finite; the training diverged, or the "
+                "file is damaged"
+            )
+    for name in weights:
+        if name not in wanted:
+            raise FileError(f"{path}: {name} has no place in the model of {SHAPE} beside it")

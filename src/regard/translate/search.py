@@ -1,0 +1,489 @@
+"""From the numbers of a source to those of its translation: greedily, by beam search, or drawn.
+
+All of them write one subword at a time. Keys and values are kept: those of the source are computed
+once per sentence and shared by all its sequences, those of the words written so far grow by one.
+Sentences that are finished leave the batch.
+
+A translation ends with the end token, or is cut off at `longest` subwords, so that no search is
+endless. Its score is
+
+    log p / length ** length_penalty
+
+where p is its probability and the length counts the end token: as in Hugging Face's transformers,
+and as in CTranslate2 when that returns the end token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from regard.attention import Mask, dense, padding
+from regard.errors import OptionError
+from regard.nn import Transformer
+from regard.text import Tokenizer, padded
+
+GROUPS = 8
+"""How many words stand behind one maximum in the first stage of `best_words`."""
+FEW = 0.125
+"""Sentences that are finished leave the batch when they make up this share of it."""
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """Always the likeliest next subword. What `Beam(1)` finds as well."""
+
+
+@dataclass(frozen=True)
+class Beam:
+    """The `size` likeliest beginnings are continued side by side.
+
+    A sentence is finished when `size` translations of it have ended (as with transformers'
+    ``early_stopping=True``, fairseq and CTranslate2). If `patient`, it goes on as long as the
+    likeliest beginning, by its score at its present length, is better than the worst of the `size`
+    best that have ended (transformers' default).
+
+    length_penalty: the exponent of the length in the score; 0 favours short translations, 1
+    compares their probability per subword.
+    """
+
+    size: int = 5
+    length_penalty: float = 1.0
+    patient: bool = False
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise OptionError(f"Beam: size={self.size}, expected 1 or more")
+        if not abs(self.length_penalty) < float("inf"):
+            raise OptionError(
+                f"Beam: length_penalty={self.length_penalty}, expected a finite number"
+            )
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The next subword is drawn by its probability, after `temperature`, `top_k` and `top_p`.
+
+    Probabilities are raised to the power 1/temperature. Then only the `top_k` likeliest are left,
+    and of these the fewest that together have the probability `top_p` (Holtzman et al., 2020). What
+    is drawn depends on the seed and on the number of the sentence, not on what else is in the
+    batch. The score is that of the unchanged model, per subword.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.temperature < float("inf"):
+            raise OptionError(
+                f"Sampling: temperature={self.temperature}, expected more than 0; "
+                "for the likeliest use Greedy()"
+            )
+        if self.top_k is not None and self.top_k < 1:
+            raise OptionError(f"Sampling: top_k={self.top_k}, expected 1 or more")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise OptionError(f"Sampling: top_p={self.top_p}, expected more than 0, at most 1")
+        if self.seed < 0:
+            raise OptionError(f"Sampling: seed={self.seed}, expected 0 or more")
+
+
+Strategy = Greedy | Beam | Sampling
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation, as numbers."""
+
+    tokens: tuple[int, ...]
+    """Without start and end."""
+    log_probability: float
+    """Of the whole, its end included."""
+    score: float
+    """By which it is ranked."""
+    ended: bool
+    """Whether it ended by itself, and was not cut off."""
+
+
+def longest(source: int) -> int:
+    """How many subwords a translation of so many may have, its end included: twice and 20 more."""
+    return 2 * source + 20
+
+
+@torch.inference_mode()
+def search(
+    model: Transformer,
+    sources: Sequence[Sequence[int]],
+    how: Strategy,
+    *,
+    n_best: int = 1,
+    most: int | None = None,
+    numbers: Sequence[int] | None = None,
+) -> list[list[Hypothesis]]:
+    """For each source, the `n_best` translations that were found, the best first.
+
+    Sources are numbers of subwords without start and end, and one batch: all are searched side by
+    side. No translation has more than `longest` subwords, nor more than `most`. `numbers` are those
+    of the sentences, from which `Sampling` draws; 0, 1, … if not given. The model must be in
+    ``eval()``.
+    """
+    if n_best < 1:
+        raise OptionError(f"search: n_best={n_best}, expected 1 or more")
+    if isinstance(how, Beam) and n_best > how.size:
+        raise OptionError(
+            f"search: n_best={n_best} of a beam of {how.size}; use a beam of {n_best} or more"
+        )
+    if isinstance(how, Greedy) and n_best > 1:
+        raise OptionError(f"search: n_best={n_best}, but Greedy finds one; use Beam or Sampling")
+    if most is not None and most < 1:
+        raise OptionError(f"search: most={most}, expected 1 or more")
+    if not sources:
+        return []
+    limits = [longest(len(source)) for source in sources]
+    if model.config.position == "learned":
+        most = min(most or model.config.max_length, model.config.max_length)
+    limits = [min(limit, most or limit) for limit in limits]
+    if isinstance(how, Beam):
+        return _BeamSearch(model, sources, limits, how, n_best).run()
+    numbers = range(len(sources)) if numbers is None else numbers
+    return _Lines(model, sources, limits, how, n_best, numbers).run()
+
+
+class _Writer:
+    """A model in the middle of writing: for each of b sentences, k sequences side by side."""
+
+    def __init__(
+        self, model: Transformer, sources: Sequence[Sequence[int]], limits: list[int]
+    ) -> None:
+        self._model = model
+        device = model.output.device
+        tokens, self._lengths = padded([[*source, Tokenizer.end] for source in sources])
+        self._width = tokens.shape[1]
+        self._mask = self._source_mask()
+        self._memory = model.encode(tokens.to(device), source_mask=self._mask)
+        self._cache = model.cache()
+        self.limits = torch.tensor(limits, device=device)
+
+    def logits(self, tokens: Int[Tensor, "b k"]) -> Float[Tensor, "bk vocabulary"]:
+        """How well each word fits after these, which are written down."""
+        hidden = self._model.decode(
+            tokens.view(-1, 1), self._memory, source_mask=self._mask, cache=self._cache
+        )
+        return self._model.logits(hidden[:, -1])
+
+    def go_on(self, parents: Int[Tensor, "b k"] | None, stay: Int[Tensor, "b"] | None) -> None:
+        """Write on with these of the sequences of each sentence, or with all of them.
+
+        If `stay` is given, only these sentences stay, and `parents` are theirs.
+        """
+        b, k = len(self._memory), self._cache.blocks[0].own.known()[0].shape[0] // len(self._memory)
+        if stay is not None:
+            self._leave(stay)
+        if parents is None and stay is None:
+            return
+        first = torch.arange(b, device=self.limits.device) if stay is None else stay
+        places = torch.arange(k, device=first.device) if parents is None else parents
+        self._cache.select((first[:, None] * k + places).flatten())
+
+    def _leave(self, stay: Int[Tensor, "b"]) -> None:
+        self._lengths = self._lengths[stay.cpu()]
+        self._mask = self._source_mask()
+        self._cache.select_memory(stay)
+        # Only its shape is looked at from now on: its keys and values are in the cache.
+        self._memory = self._memory[: len(stay)]
+        self.limits = self.limits[stay]
+
+    def _source_mask(self) -> Mask | None:
+        """None when no sentence is padded, which is the fastest."""
+        filled = bool((self._lengths == self._width).all())
+        return None if filled else padding(self._lengths)
+
+
+class _Tree(_Writer):
+    """The same, without ever moving keys and values about.
+
+    The beginnings of a sentence are a tree. All its words stay where they were written, k more with
+    each step, and a mask tells which of them a sequence consists of. This wants order to be told by
+    vectors that are added to the words, since the words of a step all have the same position.
+    """
+
+    def __init__(
+        self, model: Transformer, sources: Sequence[Sequence[int]], limits: list[int]
+    ) -> None:
+        super().__init__(model, sources, limits)
+        self._steps = 0
+        b, device = len(sources), model.output.device
+        self._path = torch.empty(b, 1, 0, dtype=torch.bool, device=device)
+        """Which of all the words of its sentence each sequence consists of ``(b, k, words)``."""
+
+    def logits(self, tokens: Int[Tensor, "b k"]) -> Float[Tensor, "bk vocabulary"]:
+        b, k = tokens.shape
+        x = self._model.target(tokens.view(-1, 1), self._steps).view(b, k, -1)
+        own = torch.eye(k, dtype=torch.bool, device=tokens.device).expand(b, k, k)
+        self._path = torch.cat((self._path, own), 2)
+        hidden = self._model.decoder(
+            x,
+            self._memory,
+            mask=dense(self._path.unsqueeze(1)),
+            memory_mask=self._mask,
+            cache=self._cache,
+        )
+        self._steps += 1
+        return self._model.logits(hidden.flatten(0, 1))
+
+    def go_on(self, parents: Int[Tensor, "b k"] | None, stay: Int[Tensor, "b"] | None) -> None:
+        if stay is not None:
+            self._leave(stay)
+            self._cache.select(stay)
+            self._path = self._path[stay]
+        if parents is not None:
+            places = parents[..., None].expand(-1, -1, self._path.shape[2])
+            self._path = self._path.gather(1, places)
+
+
+class _BeamSearch:
+    """Beam search over one batch: b sentences, k beginnings of each, c candidates to go on."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        sources: Sequence[Sequence[int]],
+        limits: list[int],
+        how: Beam,
+        n_best: int,
+    ) -> None:
+        added = model.config.position in ("sinusoidal", "learned")
+        self._writer = (_Tree if added and how.size > 1 else _Writer)(model, sources, limits)
+        self._how, self._n_best = how, n_best
+        b, device = len(sources), model.output.device
+        self._found: list[list[Hypothesis]] = [[] for _ in sources]
+        self._who = list(range(b))
+        self._written = torch.empty(b, 1, 0, dtype=torch.int64, device=device)
+        self._tokens = torch.full((b, 1), Tokenizer.start, device=device)
+        self._log_p = model.output.new_zeros(b, 1)
+        self._ended = model.output.new_full((b, how.size), -torch.inf)
+        """The scores of the best that have ended, in falling order."""
+
+    def run(self) -> list[list[Hypothesis]]:
+        while self._who:
+            self._step(self._written.shape[2] + 1)
+        return [sorted(found, key=lambda one: -one.score)[: self._n_best] for found in self._found]
+
+    def _step(self, length: int) -> None:
+        size = self._how.size
+        log_p, parents, tokens = self._candidates()
+        is_end, last = tokens == Tokenizer.end, self._writer.limits <= length
+        ending = (is_end | last[:, None])[:, :size] & (log_p[:, :size] > -torch.inf)
+        if bool(ending.any()):
+            self._collect(length, log_p, parents, tokens, ending)
+        alive, pick = log_p.masked_fill(is_end, -torch.inf).topk(min(size, log_p.shape[1]), 1)
+        self._go_on(
+            alive, parents.gather(1, pick), tokens.gather(1, pick), self._stops(length, alive, last)
+        )
+
+    def _candidates(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The likeliest ways to go on ``(b, c)``: log p, which beginning, which word.
+
+        Twice as many as the beam is wide, since half of them might be ends. One beginning has only
+        one end, so size + 1 words of each are enough.
+        """
+        b, k = self._log_p.shape
+        logits = self._writer.logits(self._tokens)
+        count = min(self._how.size + 1, logits.shape[1])
+        log_p, words = best_words(logits, count)
+        log_p = (log_p.view(b, k, count) + self._log_p[..., None]).view(b, -1)
+        log_p, at = log_p.topk(min(2 * self._how.size, k * count), 1)
+        return log_p, at // count, words.view(b, -1).gather(1, at)
+
+    def _collect(
+        self, length: int, log_p: Tensor, parents: Tensor, tokens: Tensor, ending: Tensor
+    ) -> None:
+        """Keep the candidates that end with this step."""
+        size, power = self._how.size, length**self._how.length_penalty
+        log_p = log_p[:, :size]
+        scores = torch.where(ending, log_p / power, -torch.inf)
+        self._ended = torch.cat((self._ended, scores), 1).topk(size, 1).values
+        b, c = ending.nonzero(as_tuple=True)
+        rows = zip(
+            b.tolist(),
+            self._written[b, parents[b, c]].tolist(),
+            tokens[b, c].tolist(),
+            log_p[b, c].tolist(),
+            scores[b, c].tolist(),
+            strict=True,
+        )
+        for place, words, token, probability, score in rows:
+            ended = token == Tokenizer.end
+            said = tuple(words) if ended else (*words, token)
+            found = self._found[self._who[place]]
+            found.append(Hypothesis(said, probability, score, ended))
+
+    def _stops(self, length: int, alive: Tensor, last: Tensor) -> Tensor:
+        """Which sentences are finished ``(b,)``."""
+        how, best = self._how, alive[:, 0]
+        worst = self._ended[:, -1]
+        full = worst > -torch.inf
+        if how.patient:
+            full &= best / length**how.length_penalty <= worst
+        # A probability can only fall, so no beginning will ever have a better score than this.
+        final = self._writer.limits if how.length_penalty > 0 else length + 1
+        beaten = best / final**how.length_penalty <= self._ended[:, self._n_best - 1]
+        return last | full | beaten
+
+    def _go_on(self, log_p: Tensor, parents: Tensor, tokens: Tensor, stops: Tensor) -> None:
+        stopped = int(stops.sum())
+        stay = None
+        if stopped == len(self._who):
+            self._who = []
+            return
+        if stopped >= FEW * len(self._who):
+            stay = (~stops).nonzero()[:, 0]
+            self._who = [self._who[place] for place in stay.tolist()]
+            self._ended, self._written = self._ended[stay], self._written[stay]
+            log_p, parents, tokens = log_p[stay], parents[stay], tokens[stay]
+        elif stopped:
+            # To move all others costs more than to go on for a while with what nobody asks for.
+            log_p = log_p.masked_fill(stops[:, None], -torch.inf)
+        self._writer.go_on(parents, stay)
+        places = parents[..., None].expand(-1, -1, self._written.shape[2])
+        self._written = torch.cat((self._written.gather(1, places), tokens[..., None]), 2)
+        self._log_p, self._tokens = log_p, tokens
+
+
+class _Lines:
+    """One batch without a choice to take back: each of n sequences goes on with one word."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        sources: Sequence[Sequence[int]],
+        limits: list[int],
+        how: Greedy | Sampling,
+        n: int,
+        numbers: Sequence[int],
+    ) -> None:
+        self._writer = _Writer(model, sources, limits)
+        self._how = how
+        b, device = len(sources), model.output.device
+        self._found: list[list[Hypothesis]] = [[] for _ in sources]
+        self._who = list(range(b))
+        self._written = torch.empty(b, n, 0, dtype=torch.int64, device=device)
+        self._tokens = torch.full((b, n), Tokenizer.start, device=device)
+        self._log_p = model.output.new_zeros(b, n)
+        self._open = torch.ones(b, n, dtype=torch.bool, device=device)
+        self._chances = model.output.new_zeros(0)
+        if isinstance(how, Sampling):
+            self._chances = _chances(how.seed, numbers, n, self._writer.limits)
+
+    def run(self) -> list[list[Hypothesis]]:
+        while self._who:
+            self._step(self._written.shape[2] + 1)
+        return [sorted(found, key=lambda one: -one.score) for found in self._found]
+
+    def _step(self, length: int) -> None:
+        b, n = self._log_p.shape
+        logits = self._writer.logits(self._tokens)
+        if isinstance(self._how, Greedy):
+            tokens = logits.argmax(1)
+        else:
+            tokens = _drawn(logits, self._how, self._chances[:, :, length - 1].reshape(-1))
+        log_p = logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(1)
+        tokens, log_p = tokens.view(b, n), log_p.view(b, n)
+        # What follows on an end is not said: it has no words, and probability 1.
+        self._tokens = tokens.masked_fill(~self._open, Tokenizer.pad)
+        self._log_p = self._log_p + log_p.masked_fill(~self._open, 0.0)
+        self._written = torch.cat((self._written, self._tokens[..., None]), 2)
+        self._open = self._open & (tokens != Tokenizer.end)
+        stops = ~self._open.any(1) | (self._writer.limits <= length)
+        if bool(stops.any()):
+            self._leave(stops)
+
+    def _leave(self, stops: Tensor) -> None:
+        gone, stay = stops.nonzero()[:, 0], (~stops).nonzero()[:, 0]
+        rows = zip(gone.tolist(), self._written[gone].tolist(), self._log_p[gone].tolist(),
+                   strict=True)  # fmt: skip
+        for place, sequences, probabilities in rows:
+            for words, log_p in zip(sequences, probabilities, strict=True):
+                self._found[self._who[place]].append(_hypothesis(words, log_p))
+        self._who = [self._who[place] for place in stay.tolist()]
+        if not self._who:
+            return
+        self._writer.go_on(None, stay)
+        for name in ("_written", "_tokens", "_log_p", "_open"):
+            setattr(self, name, getattr(self, name)[stay])
+        if isinstance(self._how, Sampling):
+            self._chances = self._chances[stay]
+
+
+def _hypothesis(words: list[int], log_p: float) -> Hypothesis:
+    """What a line of words says, up to its end."""
+    ended = Tokenizer.end in words
+    length = words.index(Tokenizer.end) + 1 if ended else len(words)
+    said = tuple(words[: length - ended])
+    return Hypothesis(said, log_p, log_p / length, ended)
+
+
+def best_words(
+    logits: Float[Tensor, "rows vocabulary"], count: int
+) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
+    """The log-probabilities of the `count` likeliest words of each row, and which they are.
+
+    In two stages, for `topk` over a whole vocabulary is slow: the `count` largest of the maxima of
+    groups of words, then the `count` largest of the words of these groups. The normaliser is
+    computed once per row, not subtracted from every word.
+    """
+    rows, vocabulary = logits.shape
+    columns = vocabulary // GROUPS
+    if columns <= 4 * count:
+        values, words = logits.topk(count, 1)
+    else:
+        # A group holds every columns-th word, so that its maximum is one of whole vectors.
+        grouped = logits[:, : columns * GROUPS].view(rows, GROUPS, columns)
+        first = grouped.amax(1).topk(count, 1, sorted=False).indices
+        steps = torch.arange(0, columns * GROUPS, columns, device=logits.device)
+        places = (first[..., None] + steps).view(rows, -1)
+        rest = torch.arange(columns * GROUPS, vocabulary, device=logits.device)
+        places = torch.cat((places, rest.expand(rows, -1)), 1)
+        values, at = logits.gather(1, places).topk(count, 1)
+        words = places.gather(1, at)
+    # One softmax is the fastest way to the normaliser: log p of the likeliest word, less its logit.
+    likeliest = torch.softmax(logits, 1).gather(1, words[:, :1]).log_()
+    return values - values[:, :1] + likeliest, words
+
+
+def _chances(
+    seed: int, numbers: Sequence[int], n: int, limits: Int[Tensor, "b"]
+) -> Float[Tensor, "b n length"]:
+    """Numbers between 0 and 1 for each sequence and length; the same for a sentence's number."""
+    longest_of_all = int(limits.max())
+    drawn = np.zeros((len(numbers), n, longest_of_all))
+    for i, (number, limit) in enumerate(zip(numbers, limits.tolist(), strict=True)):
+        generator = np.random.Generator(np.random.PCG64([seed, number]))
+        drawn[i, :, :limit] = generator.random((limit, n)).T
+    return torch.from_numpy(drawn).to(limits.device)
+
+
+def _drawn(
+    logits: Float[Tensor, "rows vocabulary"], how: Sampling, chances: Float[Tensor, "rows"]
+) -> Int[Tensor, "rows"]:
+    """For each row, the word in whose part of the probability the row's chance falls."""
+    rows, vocabulary = logits.shape
+    logits = logits.double() / how.temperature
+    if how.top_k is not None or how.top_p is not None:
+        kept = vocabulary if how.top_k is None else min(how.top_k, vocabulary)
+        logits, words = logits.topk(kept, 1)
+    else:
+        words = torch.arange(vocabulary, device=logits.device).expand(rows, -1)
+    p = logits.softmax(1)
+    if how.top_p is not None:
+        p = p.masked_fill(p.cumsum(1) - p >= how.top_p, 0.0)
+    reached = p.cumsum(1)
+    wanted = chances.to(reached)[:, None] * reached[:, -1:]
+    at = torch.searchsorted(reached, wanted, right=True).clamp_(max=p.shape[1] - 1)
+    return words.gather(1, at)[:, 0]

@@ -1,0 +1,425 @@
+"""Training: from a configuration to a folder with a model that translates.
+
+    runs/en-de/
+        config.json         what was asked for
+        tokenizer.json      the subwords
+        data/               sentences as numbers
+        checkpoints/        see `checkpoint`
+        log.jsonl           see `progress`
+        model.json, model.safetensors   the result: what `Translator.load` opens
+
+Everything random is drawn from the seed and the number of the update, so a run that was stopped
+and goes on is the same run, bit for bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from regard.errors import FileError, OptionError, RegardError
+from regard.files import write_text
+from regard.nn import Loss, Transformer
+from regard.text import Batch, Batches, Tokenizer
+from regard.translate.checkpoint import Checkpoint, Checkpoints, Tensors
+from regard.translate.config import RunConfig
+from regard.translate.model_files import load_model, save_model
+from regard.translate.preparing import Prepared, open_prepared, prepare
+from regard.translate.progress import Progress, clock_words
+from regard.translate.scoring import bleu
+from regard.translate.translator import Translator
+from regard.translate.workers import Workers
+
+TELL_EVERY = 50
+"""Updates between two lines of the log."""
+MAY_CHANGE = ("training.epochs", "training.max_steps", "validation.patience")
+"""What may differ when a run goes on: how long it lasts."""
+
+
+def train(config: RunConfig, out: str | Path, progress: Progress | None = None) -> Path:
+    """The folder with the trained model; goes on with a run that is there already."""
+    workers = Workers.join()
+    folder = Path(out)
+    progress = progress or Progress(folder)
+    progress.quiet = progress.quiet or not workers.first
+    try:
+        if workers.first:
+            _settle(config, folder, progress.say)
+        workers.wait()
+        _Run(config, folder, workers, progress).go()
+    finally:
+        progress.close()
+        workers.leave()
+    return folder
+
+
+def _settle(config: RunConfig, folder: Path, say: Callable[[str], None]) -> None:
+    """Make the run's folder and its data, or see that what is there fits the configuration."""
+    path = folder / "config.json"
+    if path.exists():
+        there = RunConfig.from_json(path.read_text(encoding="utf-8"), str(path))
+        differ = [line for line in there.differences(_settled(config)) if not _may_change(line)]
+        if differ:
+            raise OptionError(
+                f"train: {folder} holds a run with another configuration ({'; '.join(differ)}); "
+                "give the same, or another --out"
+            )
+        return
+    if folder.exists() and any(
+        one.name not in ("data", "tokenizer.json") for one in folder.iterdir()
+    ):
+        raise FileError(f"train: {folder} is not empty and holds no run; give another --out")
+    try:
+        shutil.rmtree(folder / "data", ignore_errors=True)
+        (folder / "data").mkdir(parents=True)
+    except OSError as error:
+        raise FileError(f"train: {folder} cannot be made: {error.strerror}") from None
+    tokenizer = None
+    if config.training.init_from:
+        tokenizer = Tokenizer.load(Path(config.training.init_from) / "tokenizer.json")
+        config = _settled(config)
+    prepare(
+        config.data,
+        config.model.vocabulary,
+        folder,
+        seed=config.training.seed,
+        tokenizer=tokenizer,
+        say=say,
+    )
+    write_text(path, {".json": config.to_json}, "train")
+
+
+def _settled(config: RunConfig) -> RunConfig:
+    """A configuration whose model is that of `init_from`, if there is one."""
+    if not config.training.init_from:
+        return config
+    other = load_model(config.training.init_from).config
+    return replace(config, model=replace(other, dropout=config.model.dropout))
+
+
+def _may_change(line: str) -> bool:
+    return line.split(":")[0] in MAY_CHANGE
+
+
+class _Loss(nn.Module):
+    """The model's loss as a forward pass, which is what DistributedDataParallel wraps."""
+
+    def __init__(self, model: Transformer, smoothing: float) -> None:
+        super().__init__()
+        self.model, self.smoothing = model, smoothing
+
+    def forward(self, batch: Batch) -> Loss:
+        return self.model.loss(
+            batch.source,
+            batch.target,
+            batch.expected,
+            source_mask=batch.source_mask,
+            real=torch.arange(batch.target.shape[1]) < batch.target_lengths[:, None],
+            smoothing=self.smoothing,
+        )
+
+
+@dataclass
+class _State:
+    """Where a run stands: what a checkpoint has beside weights."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    """The next batch of the epoch."""
+    seconds: float = 0.0
+    """Spent on updates."""
+    best: float = -math.inf
+    """The best BLEU, or the least loss with its sign turned."""
+    best_step: int = 0
+    stale: int = 0
+    """Validations since then."""
+    validated: list[int] = field(default_factory=list)
+    """Updates that were validated."""
+
+
+class _Run:
+    """One run: the loop, and what it does now and then."""
+
+    def __init__(
+        self, config: RunConfig, folder: Path, workers: Workers, progress: Progress
+    ) -> None:
+        self.config, self.folder, self.workers, self.progress = config, folder, workers, progress
+        self.prepared: Prepared = open_prepared(folder)
+        self.batches = Batches(
+            self.prepared.train, config.training.batch_tokens, config.training.seed
+        )
+        self.checkpoints = Checkpoints(folder / "checkpoints")
+        torch.manual_seed(config.training.seed)
+        self.model = self._new_model()
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(),
+            betas=(0.9, 0.98),
+            eps=1e-9,
+            weight_decay=config.training.weight_decay,
+            fused=True,
+        )
+        self.state = _State()
+        task = _Loss(self.model, config.training.smoothing)
+        self.task: nn.Module = task
+        if workers.count > 1:
+            self.task = DistributedDataParallel(task)
+
+    def go(self) -> None:
+        """Train until the end, and leave the model in the folder."""
+        found = self.checkpoints.newest(self.progress.say)
+        if found is not None:
+            self._restore(found)
+            self.progress.say(f"Going on from the checkpoint of update {found.step:,}.")
+        last = self._last()
+        if self.state.step < last:
+            self._introduce(last)
+            self.progress.start(self.state.step, last)
+            self._loop(last)
+        if self.workers.first:
+            self._finish()
+        self.workers.wait()
+
+    def _loop(self, last: int) -> None:
+        every = self.config.validation
+        clock = _Clock()
+        while self.state.step < last and not self._stale():
+            for group in self._rest_of_epoch():
+                self._update(group, last, clock)
+                step = self.state.step
+                if step % TELL_EVERY == 0 or step == last:
+                    self._tell(clock, last)
+                if step % every.valid_every == 0 or step == last:
+                    self._validate()
+                elif step % every.checkpoint_every == 0:
+                    self._save()
+                if step == last or self._stale():
+                    return
+            self.state.epoch += 1
+            self.state.batch = 0
+
+    def _rest_of_epoch(self) -> Iterator[list[Batch]]:
+        """The batches that are left, as many at a time as go into one update."""
+        rest = self.batches.epoch(self.state.epoch, self.state.batch)
+        while group := list(islice(rest, self.config.training.accumulate)):
+            yield group
+
+    def _update(self, group: list[Batch], last: int, clock: _Clock) -> None:
+        """One step down the gradient of the loss per token, all workers and batches together."""
+        training, started = self.config.training, time.perf_counter()
+        step = self.state.step + 1
+        torch.manual_seed(_seed(training.seed, step, self.workers.rank))
+        tokens = sum(batch.tokens for batch in group)
+        self._gradient(group, tokens, clock)
+        length = nn.utils.clip_grad_norm_(self.model.parameters(), training.clip or math.inf)
+        if not torch.isfinite(length):
+            raise RegardError(
+                f"train: the gradient of update {step} is not a number; lower --learning-rate or "
+                f"raise --warmup (the checkpoint before it is intact)"
+            )
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = training.rate(step, last)
+        self.optimizer.step()
+        self.state.step, self.state.batch = step, self.state.batch + len(group)
+        spent = time.perf_counter() - started
+        self.state.seconds += spent
+        clock.seconds += spent
+        clock.tokens += tokens
+
+    def _gradient(self, group: list[Batch], tokens: int, clock: _Clock) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        for i, batch in enumerate(group):
+            # Workers average their gradients: each must weigh its own part by their number.
+            part, weight = batch, 1.0
+            if 1 < self.workers.count <= len(batch.source):
+                part = batch.part(self.workers.rank, self.workers.count)
+                weight = float(self.workers.count)
+            together: Any = contextlib.nullcontext()
+            if isinstance(self.task, DistributedDataParallel) and i < len(group) - 1:
+                together = self.task.no_sync()
+            with together:
+                loss: Loss = self.task(part)
+                (loss.total * (weight / tokens)).backward()  # type: ignore[no-untyped-call]
+            clock.likelihood += loss.likelihood.item()
+            clock.loss += loss.total.item()
+            clock.part_tokens += part.tokens
+
+    def _tell(self, clock: _Clock, last: int) -> None:
+        left = (last - self.state.step) * self.state.seconds / max(1, self.state.step)
+        if self.workers.first:
+            self.progress.train(
+                {
+                    "step": self.state.step,
+                    "epoch": self.state.epoch + 1,
+                    "loss": clock.loss / clock.part_tokens,
+                    "likelihood": clock.likelihood / clock.part_tokens,
+                    "learning_rate": self.config.training.rate(self.state.step, last),
+                    "tokens_per_second": clock.tokens / clock.seconds,
+                    "seconds": self.state.seconds,
+                    "left": left,
+                }
+            )
+        clock.reset()
+
+    def _validate(self) -> None:
+        """Measure the model on the validation part, and keep a checkpoint of it."""
+        figures = self._measure() if self.workers.first else {"judged": 0.0}
+        judged = self.workers.agree(figures.pop("judged"))
+        state = self.state
+        state.validated.append(state.step)
+        better = judged > state.best
+        state.stale = 0 if better else state.stale + 1
+        if better:
+            state.best, state.best_step = judged, state.step
+        self._save()
+        if self.workers.first:
+            self.progress.valid({"step": state.step, **figures, "best": better})
+
+    def _measure(self) -> dict[str, Any]:
+        """Loss, perplexity and BLEU on the validation part; ``judged`` is what counts as better."""
+        self.model.eval()
+        started = time.perf_counter()
+        with torch.inference_mode():
+            batches = Batches(self.prepared.valid, self.config.training.batch_tokens, seed=0)
+            task = _Loss(self.model, 0.0)
+            loss, tokens = 0.0, 0
+            for batch in batches.epoch(0):
+                loss += task(batch).total.item()
+                tokens += batch.tokens
+        mean = loss / tokens
+        figures: dict[str, Any] = {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}
+        if self.config.validation.judge == "bleu":
+            translator = Translator(self.model, self.prepared.tokenizer)
+            said = translator.translate(self.prepared.valid_sources, beam=1)
+            figures["bleu"] = bleu(
+                [one.text for one in said],
+                self.prepared.valid_targets,
+                tokenize=self.config.validation.bleu_tokenize,
+            ).score
+        figures["seconds"] = time.perf_counter() - started
+        figures["judged"] = figures.get("bleu", -mean)
+        self.model.train()
+        return figures
+
+    def _save(self) -> None:
+        """Write a checkpoint, and remove those that nobody will ask for."""
+        if not self.workers.first:
+            return
+        state, keep = self.state, max(1, self.config.validation.average)
+        optimizer: Tensors = {}
+        for name, parameter in self.model.named_parameters():
+            for key, value in self.optimizer.state[parameter].items():
+                optimizer[f"{name}|{key}"] = value
+        self.checkpoints.write(Checkpoint(state.step, self._weights(), optimizer, asdict(state)))
+        recent = self.checkpoints.steps()[-2:]
+        self.checkpoints.keep({*recent, *state.validated[-keep:], state.best_step})
+
+    def _restore(self, found: Checkpoint) -> None:
+        _fill(self.model, found.model)
+        for name, parameter in self.model.named_parameters():
+            self.optimizer.state[parameter] = {
+                key: found.optimizer[f"{name}|{key}"] for key in ("step", "exp_avg", "exp_avg_sq")
+            }
+        self.state = _State(**{one.name: found.state[one.name] for one in fields(_State)})
+
+    def _finish(self) -> None:
+        """Leave the better of the averaged and the best single model in the folder."""
+        state, average = self.state, self.config.validation.average
+        steps = [s for s in state.validated[-average:] if s in self.checkpoints.steps()]
+        if average > 1 and len(steps) > 1:
+            _fill(self.model, self.checkpoints.average(steps))
+            figures = self._measure()
+            self.progress.valid({"step": state.step, "averaged": len(steps), **figures})
+            if figures["judged"] < state.best:
+                self.progress.say(f"The average is no better than update {state.best_step:,}.")
+                _fill(self.model, self.checkpoints.read(state.best_step).model)
+        elif state.best_step and state.best_step != state.step:
+            _fill(self.model, self.checkpoints.read(state.best_step).model)
+        save_model(self.folder, self.model)
+        self.progress.say(f"The model is in {self.folder}.")
+
+    def _introduce(self, last: int) -> None:
+        """Say in plain words what will happen, and how long it will take."""
+        count = self.batches.count(self.state.epoch)
+        parameters = sum(weight.numel() for weight in self.model.parameters())
+        pairs, tokens = len(self.prepared.train), int(self.prepared.train.target_lengths.sum())
+        each = self._try_some() * count
+        left = (last - self.state.step) * self.config.training.accumulate / count
+        self.progress.say(
+            f"A model of {parameters:,} parameters, {pairs:,} sentence pairs, "
+            f"{tokens + pairs:,} target subwords.\n"
+            f"An epoch is {count:,} batches ({self.batches.padding:.1%} padding) and will take "
+            f"{clock_words(each)}; all {math.ceil(left)} {clock_words(each * left)}, on "
+            f"{self.workers.count} worker{'s' * (self.workers.count > 1)} of "
+            f"{torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}."
+        )
+
+    def _try_some(self) -> float:
+        """Seconds for one batch, by trying a few; they leave no trace."""
+        spent = []
+        for batch in islice(self.batches.epoch(self.state.epoch, self.state.batch), 3):
+            started = time.perf_counter()
+            self._gradient([batch], batch.tokens, _Clock())
+            spent.append(time.perf_counter() - started)
+        self.optimizer.zero_grad(set_to_none=True)
+        return min(spent, default=0.0)
+
+    def _last(self) -> int:
+        """The number of the last update."""
+        training = self.config.training
+        each = math.ceil(self.batches.count(0) / training.accumulate)
+        return min(training.epochs * each, training.max_steps or training.epochs * each)
+
+    def _stale(self) -> bool:
+        return 0 < self.config.validation.patience <= self.state.stale
+
+    def _weights(self) -> Tensors:
+        return {name: weight.detach() for name, weight in self.model.named_parameters()}
+
+    def _new_model(self) -> Transformer:
+        training = self.config.training
+        if training.init_from:
+            other = load_model(training.init_from)
+            model = Transformer(replace(other.config, dropout=self.config.model.dropout))
+            model.load_state_dict(other.state_dict())
+            return model
+        return Transformer(replace(self.config.model, vocabulary=self.prepared.tokenizer.size))
+
+
+@dataclass
+class _Clock:
+    """Sums since the last line of the log."""
+
+    seconds: float = 0.0
+    tokens: int = 0
+    part_tokens: int = 0
+    """Those of this worker."""
+    loss: float = 0.0
+    likelihood: float = 0.0
+
+    def reset(self) -> None:
+        self.__init__()  # type: ignore[misc]
+
+
+def _fill(model: Transformer, weights: Tensors) -> None:
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(weights[name])
+
+
+def _seed(seed: int, step: int, rank: int) -> int:
+    """A seed for the random numbers of one update on one worker."""
+    text = f"{seed} {step} {rank}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest(), "big")

@@ -1,0 +1,293 @@
+"""`Translator`: a trained model that translates texts, many at a time and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+
+from torch import Tensor
+
+from regard.errors import FileError, OptionError
+from regard.nn import Transformer
+from regard.text import Tokenizer
+from regard.translate.alignment import (
+    Alignment,
+    Span,
+    aligned,
+    attention_to_source,
+    written_spans,
+)
+from regard.translate.model_files import TOKENIZER, load_model, trained_length
+from regard.translate.search import Beam, Hypothesis, Strategy, search
+from regard.translate.splitting import split
+
+BATCH = 8192
+"""Subwords in a batch: sentences × the longest of them × sequences of each that are written."""
+CHUNKS = (16, 256, 4096)
+"""How many lines `Translator.stream` reads before it translates: few at first, then more."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One of the pieces that a text was translated in; nearly always the whole."""
+
+    start: int
+    """Where in the source it begins."""
+    source: str
+    ids: list[int]
+    found: Hypothesis
+    text: str
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A text in the other language, and how it came about."""
+
+    source: str
+    text: str
+    score: float
+    """log p / length ** length_penalty, of all subwords and the end; 0 for an empty text."""
+    log_probability: float
+    tokens: tuple[str, ...]
+    """The subwords of the text."""
+    alternatives: tuple[Translation, ...] = ()
+    """The others of the n best, in falling order of score."""
+    parts: int = 1
+    """In how many pieces a text was translated that is longer than those the model learned from."""
+    ended: bool = True
+    """False where the model found no end and was cut off."""
+    _parts: tuple[_Part, ...] = field(default=(), repr=False, compare=False)
+    _translator: Translator | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def alignment(self) -> Alignment:
+        """The source words that each target word came from, computed when first asked for."""
+        if self._translator is None:
+            return aligned(self.source, self.text, [])
+        return self._translator.align([self])[0]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Translator:
+    """A trained model and its tokenizer.
+
+    Args:
+        model: a `regard.nn.Transformer`.
+        tokenizer: the one that it was trained with.
+        longest: texts of more subwords are split at sentence ends, and translated piece by piece.
+    """
+
+    def __init__(
+        self, model: Transformer, tokenizer: Tokenizer, *, longest: int | None = None
+    ) -> None:
+        if tokenizer.size != model.config.vocabulary:
+            raise OptionError(
+                f"Translator: the tokenizer has {tokenizer.size:,} subwords but the model "
+                f"{model.config.vocabulary:,}; use the tokenizer that it was trained with"
+            )
+        self.model, self.tokenizer = model, tokenizer
+        most = model.config.max_length - 1  # its end needs a place as well
+        self.longest = most if longest is None else min(longest, most)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Translator:
+        """The translator in a folder that `regard train` wrote."""
+        model = load_model(path)
+        file = Path(path) / TOKENIZER
+        tokenizer = Tokenizer.load(file)
+        if tokenizer.size != model.config.vocabulary:
+            raise FileError(
+                f"{file}: has {tokenizer.size:,} subwords but the model "
+                f"{model.config.vocabulary:,}; it is not the one that it was trained with"
+            )
+        return cls(model, tokenizer, longest=trained_length(path))
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        how: Strategy | None = None,
+        *,
+        beam: int | None = None,
+        n_best: int = 1,
+        batch: int = BATCH,
+        first: int = 0,
+    ) -> list[Translation]:
+        """The translations of the texts, in their order; of an empty text, an empty one.
+
+        Args:
+            how: `Beam(…)`, `Greedy()` or `Sampling(…)`.
+            beam: short for `Beam(beam)`; 5 if nothing is said.
+            n_best: how many to find of each; all but the best are its `alternatives`.
+            batch: subwords in a batch: sentences × the longest of them × sequences of each.
+            first: the number of the first text, of those that are drawn by one seed.
+        """
+        how = _strategy(how, beam)
+        if isinstance(texts, str):
+            raise OptionError("translate: texts is one text, expected a list; use [text]")
+        if batch < 1:
+            raise OptionError(f"translate: batch={batch}, expected 1 or more")
+        pieces = self._pieces(texts)
+        numbers = [first + number for number, *_ in pieces]
+        found = self._search([ids for *_, ids in pieces], how, n_best, batch, numbers)
+        parts: list[list[list[_Part]]] = [[] for _ in texts]
+        for (number, start, source, ids), hypotheses in zip(pieces, found, strict=True):
+            said = self.tokenizer.decode_batch([one.tokens for one in hypotheses])
+            parts[number].append(
+                [
+                    _Part(start, source, ids, one, text)
+                    for one, text in zip(hypotheses, said, strict=True)
+                ]
+            )
+        power = how.length_penalty if isinstance(how, Beam) else 1.0
+        return [self._joined(text, own, power) for text, own in zip(texts, parts, strict=True)]
+
+    def stream(
+        self,
+        lines: Iterable[str],
+        how: Strategy | None = None,
+        *,
+        beam: int | None = None,
+        n_best: int = 1,
+        batch: int = BATCH,
+    ) -> Iterator[Translation]:
+        """The translations of the lines, one by one; the first come before the last are read."""
+        remaining, sizes, first = iter(lines), iter(CHUNKS), 0
+        size = CHUNKS[0]
+        while chunk := list(islice(remaining, size := next(sizes, size))):
+            yield from self.translate(
+                chunk, how, beam=beam, n_best=n_best, batch=batch, first=first
+            )
+            first += len(chunk)
+
+    def align(
+        self, translations: Sequence[Translation], *, layer: int | None = None
+    ) -> list[Alignment]:
+        """The alignments of translations by this translator, many at a time.
+
+        `layer`: whose attention counts, of the decoder's blocks from 0; the last but one if not
+        said.
+        """
+        parts = [part for one in translations for part in one._parts]
+        weights: dict[int, Tensor] = {}
+        lengths = [max(len(part.ids), len(part.found.tokens)) + 1 for part in parts]
+        with _evaluating(self.model):
+            for chosen in _batches(lengths, BATCH):
+                sources = [parts[i].ids for i in chosen]
+                targets = [parts[i].found.tokens for i in chosen]
+                found = attention_to_source(self.model, sources, targets, layer)
+                weights.update(zip(chosen, found, strict=True))
+        of_parts = iter(range(len(parts)))
+        return [
+            aligned(
+                one.source,
+                one.text,
+                [
+                    (*self._spans(one, number), weights[next(of_parts)])
+                    for number in range(len(one._parts))
+                ],
+            )
+            for one in translations
+        ]
+
+    def _spans(self, translation: Translation, number: int) -> tuple[list[Span], list[Span]]:
+        """Where the subwords of a part stand in the whole source and in the whole translation."""
+        part = translation._parts[number]
+        before = sum(len(one.text) + 1 for one in translation._parts[:number])
+        source = [(part.start + a, part.start + b) for a, b in self.tokenizer.spans(part.source)]
+        written = written_spans(self.tokenizer, part.found.tokens, part.text)
+        return source, [(before + a, before + b) for a, b in written]
+
+    def _pieces(self, texts: Sequence[str]) -> list[tuple[int, int, str, list[int]]]:
+        """What to search for: the number of the text, where in it, the piece, its subwords."""
+        pieces = []
+        for number, (text, ids) in enumerate(
+            zip(texts, self.tokenizer.encode_batch(texts), strict=True)
+        ):
+            if len(ids) <= self.longest:
+                spans = [(0, len(text))] if ids else []
+            else:
+                spans = split(text, self.tokenizer, self.longest)
+            for start, stop in spans:
+                whole = stop - start == len(text)
+                piece = text[start:stop]
+                pieces.append(
+                    (number, start, piece, ids if whole else self.tokenizer.encode(piece))
+                )
+        return pieces
+
+    def _search(
+        self, sources: list[list[int]], how: Strategy, n_best: int, batch: int, numbers: list[int]
+    ) -> list[list[Hypothesis]]:
+        """What is found for each source, searched in batches of like length."""
+        side_by_side = how.size if isinstance(how, Beam) else n_best
+        found: dict[int, list[Hypothesis]] = {}
+        with _evaluating(self.model):
+            for rows in _batches([(len(ids) + 1) * side_by_side for ids in sources], batch):
+                chosen = [sources[row] for row in rows]
+                drawn = [numbers[row] for row in rows]
+                said = search(self.model, chosen, how, n_best=n_best, numbers=drawn)
+                found.update(zip(rows, said, strict=True))
+        return [found[row] for row in range(len(sources))]
+
+    def _joined(self, source: str, parts: list[list[_Part]], power: float) -> Translation:
+        """A text's translation, of which each part has its n best."""
+        if not parts:
+            return Translation(source, "", 0.0, 0.0, ())
+        ranked = [
+            self._made(source, tuple(part[rank] for part in parts), power)
+            for rank in range(min(map(len, parts)))
+        ]
+        return replace(ranked[0], alternatives=tuple(ranked[1:]))
+
+    def _made(self, source: str, parts: tuple[_Part, ...], power: float) -> Translation:
+        found = [part.found for part in parts]
+        log_p = sum(one.log_probability for one in found)
+        length = sum(len(one.tokens) + one.ended for one in found)
+        return Translation(
+            source,
+            " ".join(part.text for part in parts),
+            found[0].score if len(parts) == 1 else log_p / length**power,
+            log_p,
+            tuple(self.tokenizer.tokens(i for one in found for i in one.tokens)),
+            parts=len(parts),
+            ended=all(one.ended for one in found),
+            _parts=parts,
+            _translator=self,
+        )
+
+
+def _strategy(how: Strategy | None, beam: int | None) -> Strategy:
+    if how is not None and beam is not None:
+        raise OptionError(f"translate: both how={how} and beam={beam} given; give one")
+    if how is not None and not isinstance(how, Strategy):
+        raise OptionError(
+            f"translate: how is {type(how).__name__}, expected Beam, Greedy or Sampling"
+        )
+    return how if how is not None else Beam(5 if beam is None else beam)
+
+
+def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Numbers of sentences of like length, the longest first: as many as the budget allows."""
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    start = 0
+    while start < len(order):
+        count = max(1, budget // lengths[order[start]])
+        yield order[start : start + count]
+        start += count
+
+
+@contextmanager
+def _evaluating(model: Transformer) -> Iterator[None]:
+    """The model without dropout; afterwards it is as it was."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)

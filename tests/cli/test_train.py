@@ -1,0 +1,142 @@
+"""``regard train``: its options are the configuration's fields, and files and presets combine."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from regard.cli import main
+from regard.translate.config import SECTIONS
+
+Run = Callable[..., tuple[int, str]]
+
+RECIPE = """
+preset = "tiny"
+[data]
+source = "train.en"
+target = "train.de"
+[model]
+vocabulary = 14          # the text has few letters
+width = 16
+heads = 2
+encoder_depth = 1
+decoder_depth = 1
+feed_forward = 16
+[training]
+max_steps = 4
+batch_tokens = 128
+[validation]
+valid_every = 2
+judge = "loss"
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """``regard train …`` in a folder with two small files and a recipe: status and last line."""
+    chance = random.Random(0)
+    lines = [" ".join(chance.choices(("a", "b", "cab", "bad"), k=6)) for _ in range(200)]
+    text = "".join(f"{line}\n" for line in lines)
+    (tmp_path / "train.en").write_text(text)
+    (tmp_path / "train.de").write_text(text.upper())
+    (tmp_path / "recipe.toml").write_text(RECIPE)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["regard", "train", *arguments])
+        try:
+            main()
+        except SystemExit as end:
+            return int(end.code or 0), capsys.readouterr().err.strip()
+        return 0, capsys.readouterr().err.strip()
+
+    return run
+
+
+def test_every_field_is_an_option_with_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["regard", "train", "--help"])
+    main()
+    told = capsys.readouterr().out
+    for kind in SECTIONS.values():
+        for field in fields(kind):
+            assert f"--{field.name.replace('_', '-')}" in told
+
+
+def test_no_two_sections_share_a_field() -> None:
+    names = [field.name for kind in SECTIONS.values() for field in fields(kind)]
+    assert len(names) == len(set(names))
+
+
+def test_options_go_before_the_file_and_the_file_before_the_preset(run: Run) -> None:
+    status, told = run("--config=recipe.toml", "--out=run", "--feed-forward=24", "--seed=5")
+    assert status == 0, told
+    config = json.loads(Path("run/config.json").read_text())
+    assert config["model"]["feed_forward"] == 24
+    assert config["model"]["width"] == 16
+    assert config["model"]["dropout"] == 0.3  # tiny's
+    assert config["training"]["seed"] == 5
+    assert "10 of the 200 pairs are split off" in told
+    picture = Path("run/progress.svg").read_text()
+    assert picture.startswith("<svg")
+    assert "Loss" in picture
+
+
+def test_quiet_says_nothing(run: Run) -> None:
+    assert run("--config=recipe.toml", "--out=run", "--quiet") == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("[data]\nsorce = 'x'", "recipe.toml: sorce is unknown in [data]; did you mean source?"),
+        ("[modle]\nwidth = 3", "recipe.toml: [modle] is unknown; did you mean model?"),
+        ("[model]\nwidth = 'wide'", "recipe.toml: width is 'wide', expected a whole number"),
+        ("[model]\ntied = 1", "recipe.toml: tied is 1, expected true or false"),
+        (
+            "[training]\nschedule = 'linear'",
+            "train: schedule='linear', expected one of inverse_sqrt",
+        ),
+        ("[training]\nepochs = 0", "train: epochs=0, expected at least 1"),
+        ("[model]\nheads = 3", "TransformerConfig: width=512 does not split into heads=3"),
+        ("model = 3", "recipe.toml: model is not a section; write [model]"),
+        ("preset = 'huge'", "recipe.toml: preset 'huge' is unknown, expected one of tiny"),
+        ("[model", "recipe.toml: not TOML"),
+    ],
+)
+def test_a_bad_recipe_is_told_in_one_line(run: Run, content: str, told: str) -> None:
+    Path("recipe.toml").write_text(content)
+    status, said = run("--config=recipe.toml", "--out=run")
+    assert status == 1
+    assert said.startswith(f"regard: {told}")
+    assert "\n" not in said
+    assert not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--config=none.toml",), "none.toml: cannot be read"),
+        (("--preset=huge",), "train: --preset huge is unknown"),
+        (("--source=none.en", "--target=train.de"), "none.en"),
+        (("--target=train.de",), "train: --source is missing"),
+    ],
+)
+def test_a_bad_option_is_told_in_one_line(run: Run, arguments: tuple[str, ...], told: str) -> None:
+    status, said = run(*arguments, "--out=run")
+    assert status == 1
+    assert said.startswith(f"regard: {told}"), said
+    assert "\n" not in said
+
+
+def test_an_unknown_option_is_refused(run: Run) -> None:
+    status, said = run("--lerning-rate=3", "--out=run")
+    assert status == 2
+    assert "--lerning-rate" in said

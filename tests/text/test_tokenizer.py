@@ -1,0 +1,396 @@
+"""Subwords: there and back, the same every time, and never a special piece by accident."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.errors import FileError, OptionError
+from regard.text import Tokenizer, read_lines
+
+DATA = Path(__file__).parents[3] / "shared" / "data" / "multi30k"
+
+ENGLISH = ["cat", "dog", "bird", "teacher", "student", "king", "queen", "farmer", "child", "horse"]
+GERMAN = [
+    "Katze",
+    "Hund",
+    "Vogel",
+    "Lehrer",
+    "Schüler",
+    "König",
+    "Bäuerin",
+    "Straße",
+    "Frau",
+    "Größe",
+]
+ENDINGS = ["", "s", "ly", "ing", "chen", "lein", "en", "ung", "heit", "bar"]
+
+
+def lines(count: int = 400) -> Iterator[str]:
+    """Sentences with many different words, none of them drawn at random."""
+    for i in range(count):
+        one, two = ENGLISH[i * 3 % 10], GERMAN[(i * 7 + i // 10) % 10]
+        yield f"The {one}{ENDINGS[i % 7]} sees a {two}{ENDINGS[i // 7 % 10]}, number {i % 30}."
+
+
+def tidy(text: str) -> str:
+    """What a unigram tokenizer takes a text for."""
+    return " ".join(unicodedata.normalize("NFC", text).replace("▁", " ").split())
+
+
+def many() -> Iterator[str]:
+    """Enough different words for a vocabulary with bytes: two syllables and an ending each."""
+    syllables = [a + b for a in "bdfgklmnprst" for b in ("a", "e", "i", "o", "u", "ä", "ö", "oß")]
+    for i in range(5000):
+        words = (
+            syllables[place % 96] + syllables[place // 96 % 96] + ENDINGS[place % 10]
+            for place in (i % 3500 * 7919, i % 900 * 104729, i % 130 * 1299709)
+        )
+        yield " ".join(words) + ", König Hund."
+
+
+SMALL = Tokenizer.train(lines(), 100)
+LARGE = Tokenizer.train(many(), 2000)
+BYTES = Tokenizer.train(lines(), 400, kind="bytes")
+ALL = pytest.mark.parametrize("tokenizer", [SMALL, LARGE, BYTES], ids=["small", "large", "bytes"])
+
+
+@ALL
+def test_the_specials_come_first(tokenizer: Tokenizer) -> None:
+    assert tokenizer.vocabulary[:4] == ["<pad>", "<s>", "</s>", "<unk>"]
+    assert (Tokenizer.pad, Tokenizer.start, Tokenizer.end, Tokenizer.unknown) == (0, 1, 2, 3)
+    assert tokenizer.size == len(tokenizer) == len(tokenizer.vocabulary)
+    assert len(set(tokenizer.vocabulary)) == tokenizer.size
+
+
+def test_size_and_kind() -> None:
+    assert (SMALL.size, SMALL.kind) == (100, "unigram")
+    assert (LARGE.size, LARGE.kind) == (2000, "unigram")
+    assert (BYTES.size, BYTES.kind) == (400, "bytes")
+    assert repr(LARGE) == "Tokenizer('unigram', 2,000 pieces)"
+
+
+@given(text=st.text())
+def test_bytes_give_back_every_text(text: str) -> None:
+    assert BYTES.decode(BYTES.encode(text)) == text
+
+
+@given(text=st.text())
+def test_unigram_with_bytes_gives_back_every_text_but_its_spaces(text: str) -> None:
+    assert LARGE.decode(LARGE.encode(text)) == tidy(text)
+
+
+@given(text=st.text(alphabet="Straße Königs, 0123.\t"))
+def test_unigram_gives_back_what_it_knows(text: str) -> None:
+    assert SMALL.decode(SMALL.encode(text)) == tidy(text)
+
+
+def test_every_white_space_is_a_space() -> None:
+    spaces = [chr(c) for c in range(sys.maxunicode + 1) if chr(c).isspace()]
+    assert len(spaces) > 20
+    expected = LARGE.encode("König Hund")
+    assert [hex(ord(s)) for s in spaces if LARGE.encode(f"König{s}Hund{s}") != expected] == []
+
+
+def test_the_form_of_characters() -> None:
+    assert LARGE.encode("Ko\u0308nig") == LARGE.encode("König")  # typed in two ways
+    assert LARGE.decode(LARGE.encode("Straße, 5 m², ﬁ, ½, Ⅷ")) == "Straße, 5 m², ﬁ, ½, Ⅷ"
+
+
+def test_unknown_characters_of_a_small_vocabulary() -> None:
+    ids = SMALL.encode("The 猫 The")
+    assert SMALL.tokens(ids) == ["▁The", "▁", "<unk>", "▁The"]
+    assert SMALL.decode(ids) == "The The"
+
+
+def test_unknown_characters_of_a_large_vocabulary() -> None:
+    assert LARGE.tokens(LARGE.encode("猫")) == ["▁", "<0xE7>", "<0x8C>", "<0xAB>"]
+
+
+HOSTILE = [
+    "</s>",
+    "<pad>",
+    "a<s>b",
+    "<unk>",
+    "<0x41>",
+    "<</s>>",
+    "x </s> y<pad><pad>",
+    "▁<s>",
+    "< s>",
+    "<0x00><0xFF>",
+]
+
+
+@ALL
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_is_a_special_piece(tokenizer: Tokenizer, text: str) -> None:
+    ids = tokenizer.encode(text)
+    assert not {Tokenizer.pad, Tokenizer.start, Tokenizer.end} & set(ids)
+    if tokenizer is not SMALL:
+        expected = text if tokenizer is BYTES else tidy(text)
+        assert Tokenizer.unknown not in ids
+        assert tokenizer.decode(ids) == expected
+        # Nor a byte: "<0x41>" is six characters.
+        assert all(
+            piece in ("<0x3C>", "<0x3E>") or not piece.startswith("<0x")
+            for piece in tokenizer.tokens(ids)
+            if piece not in [f"<0x{byte:02X}>" for byte in "".join(text).encode()]
+        )
+
+
+def test_specials_of_the_text_that_was_trained_on() -> None:
+    trained = Tokenizer.train([f"{line} </s> <pad>" for line in lines()], 100)
+    ids = trained.encode("The cat </s> <pad>")
+    assert not {0, 1, 2, 3} & set(ids)
+    assert trained.decode(ids) == "The cat </s> <pad>"
+
+
+def test_decoding_leaves_out_the_specials() -> None:
+    ids = SMALL.encode("The cat")
+    assert SMALL.decode([1, *ids, 2, 0, 0]) == "The cat"
+    assert SMALL.decode_batch([[1, *ids, 2], []]) == ["The cat", ""]
+    assert SMALL.tokens([1, 2, 0, 3]) == ["<s>", "</s>", "<pad>", "<unk>"]
+
+
+@given(ids=st.lists(st.integers(0, 1999)))
+def test_any_numbers_are_a_text(ids: list[int]) -> None:
+    text = LARGE.decode(ids)
+    assert LARGE.decode_batch([ids]) == [text]
+    assert LARGE.decode(LARGE.encode(text)) == tidy(text)
+
+
+@ALL
+def test_batches_are_the_same_as_one_by_one(tokenizer: Tokenizer) -> None:
+    texts = [*lines(20), "", " ", "猫 ab"]
+    assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
+    assert tokenizer.encode_batch([]) == []
+    assert tokenizer.encode("") == []
+
+
+@ALL
+@given(text=st.text(alphabet="The König,<▁ \t猫é😀", max_size=30))
+def test_spans_cover_the_text(tokenizer: Tokenizer, text: str) -> None:
+    spans = tokenizer.spans(text)
+    assert len(spans) == len(tokenizer.encode(text))
+    assert all(0 <= start <= end <= len(text) for start, end in spans)
+    assert spans == sorted(spans, key=lambda span: span[1])
+    covered = {place for start, end in spans for place in range(start, end)}
+    seen = {i for i, c in enumerate(text) if not c.isspace() and (c != "▁" or tokenizer is BYTES)}
+    assert covered == seen
+
+
+def test_spans_by_hand() -> None:
+    text = "  The\tkings "
+    found = [text[start:end] for start, end in SMALL.spans(text)]
+    assert "".join(found) == "Thekings"
+    assert SMALL.spans("The The") == [(0, 3), (4, 7)]
+    assert LARGE.spans("a 猫") == [(0, 1), (2, 2), (2, 3), (2, 3), (2, 3)]
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bytes"])
+def test_saved_and_loaded(tmp_path: Path, kind: str) -> None:
+    tokenizer = Tokenizer.train(lines(), 100 if kind == "unigram" else 300, kind)
+    tokenizer.save(tmp_path / "tokenizer.json")
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert (loaded.kind, loaded.vocabulary) == (kind, tokenizer.vocabulary)
+    assert loaded.fingerprint == tokenizer.fingerprint
+    for text in [*lines(30), "</s>", "猫"]:
+        assert loaded.encode(text) == tokenizer.encode(text)
+    loaded.save(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "tokenizer.json").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["again.json", "tokenizer.json"]
+
+
+@ALL
+def test_the_library_reads_the_file_alike(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    tokenizer.save(tmp_path / "tokenizer.json")
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for text in [*lines(30), "a </s> b"]:
+        assert theirs.encode(text).ids == tokenizer.encode(text)
+
+
+def test_pickled() -> None:
+    again = pickle.loads(pickle.dumps(LARGE))
+    assert again.fingerprint == LARGE.fingerprint
+    assert again.encode("König </s>") == LARGE.encode("König </s>")
+
+
+ELSEWHERE = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from test_tokenizer import BYTES, LARGE, SMALL
+print(SMALL.fingerprint, LARGE.fingerprint, BYTES.fingerprint, flush=True)
+texts = ["The cat sees a Hund"] * 500
+before = LARGE.encode_batch(texts)
+if child := os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+os._exit(LARGE.encode_batch(texts) != before)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_another_process_has_the_same_tokenizers_and_forks_in_silence() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", ELSEWHERE, str(Path(__file__).parent)]
+    environment = {k: v for k, v in os.environ.items() if k != "TOKENIZERS_PARALLELISM"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=True, env=environment
+    )
+    assert done.stdout.split() == [t.fingerprint for t in (SMALL, LARGE, BYTES)]
+    assert done.stderr == ""
+
+
+def test_the_same_text_gives_the_same_tokenizer_again() -> None:
+    # Few characters are pieces of their own here: the library lets chance order the others.
+    rare = [*lines(60), "q w x y z Q W X Y Z ä ö ü ! ? ; : ( ) & % $ # @ + = * é è ñ ø å"]
+    found = {Tokenizer.train(rare, 100).fingerprint for _ in range(6)}
+    assert len(found) == 1
+
+
+def test_more_pieces_than_the_text_supports() -> None:
+    with pytest.raises(OptionError) as caught:
+        Tokenizer.train(lines(), 30_000)
+    found = re.fullmatch(
+        r"Tokenizer.train: size=30,000, but the text supports only ([\d,]+) pieces; "
+        r"ask for \1 or fewer, or give more text",
+        str(caught.value),
+    )
+    assert found
+    size = int(found[1].replace(",", ""))
+    assert Tokenizer.train(lines(), size).size == size
+    with pytest.raises(OptionError, match="supports only"):
+        Tokenizer.train(lines(), 30_000, kind="bytes")
+
+
+def test_fewer_pieces_than_the_text_needs() -> None:
+    text = ["ab ba e\u0301"]
+    message = (
+        "Tokenizer.train: size=7, but the text has 3 different characters, each of which needs a "
+        "place; ask for 8 or more"
+    )
+    with pytest.raises(OptionError) as caught:
+        Tokenizer.train(text, 7)
+    assert str(caught.value) == message
+    assert sorted(Tokenizer.train(text, 8).vocabulary[4:]) == sorted("abé▁")
+    for size in (-5, 0, 3, 4):
+        with pytest.raises(OptionError, match="ask for 8 or more"):
+            Tokenizer.train(text, size)
+    with pytest.raises(OptionError) as caught:
+        Tokenizer.train(text, 100, kind="bytes")
+    assert str(caught.value) == (
+        "Tokenizer.train: size=100, expected 260 or more for kind='bytes': 256 bytes and 4 "
+        "special pieces"
+    )
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bytes"])
+@pytest.mark.parametrize("text", [[], [""], ["  ", "\t", "▁"]])
+def test_no_text(kind: str, text: list[str]) -> None:
+    with pytest.raises(OptionError) as caught:
+        Tokenizer.train(text, 300, kind)
+    assert str(caught.value) == "Tokenizer.train: there is no text: lines are empty or blank"
+
+
+def test_what_is_not_text() -> None:
+    with pytest.raises(OptionError, match="kind='bpe', expected 'unigram' or 'bytes'"):
+        Tokenizer.train(["a"], 9, kind="bpe")
+    with pytest.raises(OptionError, match=r"Tokenizer\.train: lines is one text, expected several"):
+        Tokenizer.train("a b c", 9)
+    with pytest.raises(OptionError, match=r"Tokenizer\.train: 'a.ud800' has half a surrogate pair"):
+        Tokenizer.train(["a\ud800"], 9)
+    with pytest.raises(OptionError, match=r"Tokenizer\.train: expected text, got int"):
+        Tokenizer.train((number for number in (1, 2)), 9)  # type: ignore[misc]
+    for use in (SMALL.encode, SMALL.spans, lambda text: SMALL.encode_batch(["a", text])):
+        with pytest.raises(OptionError, match=r"Tokenizer\.\w+: 'a.ud800' has half a surrogate"):
+            use("a\ud800")
+    with pytest.raises(OptionError, match="texts is one text, expected several; use encode"):
+        SMALL.encode_batch("one")
+
+
+def test_the_error_of_a_file_comes_through(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"no\.txt: cannot be read: No such file"):
+        Tokenizer.train(read_lines(tmp_path / "no.txt"), 100)
+
+
+@pytest.mark.parametrize("number", [-1, 100])
+def test_numbers_outside_the_vocabulary(number: int) -> None:
+    for name in ("decode", "tokens"):
+        with pytest.raises(OptionError) as caught:
+            getattr(SMALL, name)([5, number])
+        assert str(caught.value) == (
+            f"Tokenizer.{name}: number {number} is not in a vocabulary of 100"
+        )
+
+
+def changed(**changes: object) -> str:
+    content = json.loads(SMALL._inner.to_str())
+    content["model"].update(changes)
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not a tokenizer.json, or damaged"),
+        (b"{}", "not a tokenizer.json, or damaged"),
+        (b"\xff\xfe", "not UTF-8 text, so not a tokenizer.json"),
+        (SMALL._inner.to_str()[:-20].encode(), "not a tokenizer.json, or damaged"),
+        (
+            changed(vocab=[["<unk>", 0.0], ["a", -1.0]], unk_id=0).encode(),
+            r"numbers 0 to 3 are \['<unk>', 'a', None, None\], expected \['<pad>'",
+        ),
+        (
+            tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, "a")).to_str().encode(),
+            "a tokenizer of type WordLevel, expected Unigram or BPE",
+        ),
+    ],
+)
+def test_files_that_are_no_tokenizer(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=f"^{re.escape(str(path))}: {message}"):
+        Tokenizer.load(path)
+
+
+def test_files_that_cannot_be_read_or_written(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"no\.json: cannot be read: No such file or directory"):
+        Tokenizer.load(tmp_path / "no.json")
+    with pytest.raises(FileError, match="cannot be read: Is a directory"):
+        Tokenizer.load(tmp_path)
+    with pytest.raises(FileError, match=r"Tokenizer\.save: cannot write"):
+        SMALL.save(tmp_path / "no" / "tokenizer.json")
+    with pytest.raises(OptionError, match=r"expected \.json"):
+        SMALL.save(tmp_path / "tokenizer.txt")
+
+
+def test_a_strangers_special_pieces_are_text_as_well(tmp_path: Path) -> None:
+    inner = tokenizers.Tokenizer.from_str(BYTES._inner.to_str())
+    inner.add_special_tokens(["</s>"])
+    inner.enable_padding(length=50)
+    inner.enable_truncation(3)
+    assert inner.encode("</s>").ids[0] == Tokenizer.end
+    inner.save(str(tmp_path / "tokenizer.json"))
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert loaded.encode("</s> The cat") == BYTES.encode("</s> The cat")
+    assert pickle.loads(pickle.dumps(loaded)).encode("</s>") == BYTES.encode("</s>")
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="Multi30k is not beside the repository")
+def test_multi30k() -> None:
+    text = [line for side in ("en", "de") for line in read_lines(DATA / f"val.{side}")]
+    tokenizer = Tokenizer.train(text, 2500)
+    assert tokenizer.size == 2500
+    again = tokenizer.decode_batch(tokenizer.encode_batch(text))
+    assert again == [tidy(line) for line in text]
+    assert Tokenizer.train(text, 2500).fingerprint == tokenizer.fingerprint

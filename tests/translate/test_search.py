@@ -1,0 +1,417 @@
+"""Searches find what a plain loop finds, what an exhaustive search finds, and what peers find."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import math
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from regard.errors import OptionError
+from regard.nn import Transformer, TransformerConfig
+from regard.text import Tokenizer
+from regard.translate import search as module
+from regard.translate.search import (
+    Beam,
+    Greedy,
+    Hypothesis,
+    Sampling,
+    _drawn,
+    best_words,
+    longest,
+    search,
+)
+
+START, END = Tokenizer.start, Tokenizer.end
+CONFIG = TransformerConfig(
+    vocabulary=19, width=12, encoder_depth=1, decoder_depth=2, heads=3, feed_forward=20,
+    output_bias=True, max_length=64,
+)  # fmt: skip
+POSITIONS = ["sinusoidal", "learned", "rotary", "alibi"]
+
+
+def sharp(config: TransformerConfig = CONFIG, *, seed: int = 0, end: float = 1.0) -> Transformer:
+    """A model in float64 with strong opinions, which says the end now and then."""
+    torch.manual_seed(seed)
+    model = Transformer(config).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 2:
+                parameter.mul_(1.7)
+        assert model.output_bias is not None
+        model.output_bias[END] = end
+    return model
+
+
+def sources(
+    count: int, *, vocabulary: int = 19, seed: int = 0, longest: int = 7
+) -> list[list[int]]:
+    chance = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, longest + 1, (count,), generator=chance).tolist()
+    return [torch.randint(4, vocabulary, (n,), generator=chance).tolist() for n in lengths]
+
+
+@torch.no_grad()
+def log_p(model: Transformer, source: list[int], words: tuple[int, ...]) -> Tensor:
+    """Of every next word after these, without a cache."""
+    logits = model(torch.tensor([[*source, END]]), torch.tensor([[START, *words]]))
+    return torch.log_softmax(logits[0, -1], -1)
+
+
+def probability(model: Transformer, source: list[int], found: Hypothesis) -> float:
+    """log p of a translation, word by word."""
+    words = (*found.tokens, END) if found.ended else found.tokens
+    return sum(log_p(model, source, words[:i])[word].item() for i, word in enumerate(words))
+
+
+def plain_greedy(model: Transformer, source: list[int]) -> tuple[int, ...]:
+    words: tuple[int, ...] = ()
+    while len(words) < longest(len(source)):
+        word = int(log_p(model, source, words).argmax())
+        if word == END:
+            return words
+        words = (*words, word)
+    return words
+
+
+def plain_beam(
+    model: Transformer, source: list[int], how: Beam
+) -> list[tuple[float, tuple[int, ...]]]:
+    """Beam search as it is defined, with lists."""
+    alive: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    done: list[tuple[float, tuple[int, ...]]] = []
+    last = longest(len(source))
+    for length in range(1, last + 1):
+        ways = [
+            (before + p, (*words, word))
+            for before, words in alive
+            for word, p in enumerate(log_p(model, source, words).tolist())
+        ]
+        ways = sorted(ways, reverse=True)[: 2 * how.size]
+        power = length**how.length_penalty
+        done += [(p / power, w) for p, w in ways[: how.size] if w[-1] == END or length == last]
+        done = sorted(done, reverse=True)[: how.size]
+        alive = [way for way in ways if way[1][-1] != END][: how.size]
+        if len(done) == how.size and not (how.patient and alive[0][0] / power > done[-1][0]):
+            break
+    return [(score, words[:-1] if words[-1] == END else words) for score, words in done]
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_greedy_is_a_plain_loop(position: str) -> None:
+    model = sharp(replace(CONFIG, position=position))
+    texts = sources(9)
+    found = [one for (one,) in search(model, texts, Greedy())]
+    assert [one.tokens for one in found] == [plain_greedy(model, text) for text in texts]
+    assert len({one.tokens for one in found}) > 3
+    assert {one.ended for one in found} == {True, False}
+    for text, one in zip(texts, found, strict=True):
+        assert one.log_probability == pytest.approx(probability(model, text, one))
+        assert one.score == pytest.approx(one.log_probability / (len(one.tokens) + one.ended))
+
+
+@pytest.mark.parametrize("patient", [False, True])
+@pytest.mark.parametrize("position", POSITIONS)
+def test_beam_search_is_what_it_is_defined_to_be(position: str, patient: bool) -> None:
+    model = sharp(replace(CONFIG, position=position), end=2.0)
+    texts = sources(5)
+    how = Beam(3, length_penalty=0.8, patient=patient)
+    found = search(model, texts, how, n_best=3)
+    for text, ranked in zip(texts, found, strict=True):
+        wanted = plain_beam(model, text, how)
+        assert [one.tokens for one in ranked] == [words for _, words in wanted]
+        assert [one.score for one in ranked] == pytest.approx([score for score, _ in wanted])
+        for one in ranked:
+            assert one.log_probability == pytest.approx(probability(model, text, one))
+    assert any(ranked[0].tokens != plain_greedy(model, text)
+               for text, ranked in zip(texts, found, strict=True))  # fmt: skip
+
+
+@pytest.mark.parametrize("penalty", [1.0, 0.6, 0.0, -0.5, 2.0])
+def test_a_beam_of_everything_is_an_exhaustive_search(penalty: float) -> None:
+    config = replace(CONFIG, vocabulary=6)
+    model, text, last = sharp(config, end=0.5), [4, 5, 4], 4
+    every: list[tuple[float, tuple[int, ...], bool]] = []
+    for length in range(1, last + 1):
+        for words in itertools.product(range(6), repeat=length):
+            if END in words[:-1] or (words[-1] != END and length < last):
+                continue
+            one = Hypothesis(words[:-1] if words[-1] == END else words, 0, 0, words[-1] == END)
+            score = probability(model, text, one) / length**penalty
+            every.append((score, one.tokens, one.ended))
+    every.sort(reverse=True)
+    (found,) = search(model, [text], Beam(1000, penalty), n_best=10, most=last)
+    assert [(one.tokens, one.ended) for one in found] == [one[1:] for one in every[:10]]
+    assert [one.score for one in found] == pytest.approx([one[0] for one in every[:10]])
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), position=st.sampled_from(POSITIONS), patient=st.booleans())
+def test_a_beam_of_one_is_greedy(seed: int, position: str, patient: bool) -> None:
+    model = sharp(replace(CONFIG, position=position), seed=seed)
+    texts = sources(4, seed=seed)
+    by_beam = search(model, texts, Beam(1, patient=patient))
+    assert [one.tokens for (one,) in by_beam] == [
+        one.tokens for (one,) in search(model, texts, Greedy())
+    ]
+
+
+@pytest.mark.parametrize("how", [Beam(4), Greedy(), Sampling(seed=3)])
+@pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
+def test_what_is_found_does_not_depend_on_the_batch(
+    how: Beam | Greedy | Sampling, position: str
+) -> None:
+    model = sharp(replace(CONFIG, position=position))
+    texts = sources(11)
+    together = search(model, texts, how)
+    alone = [search(model, [text], how, numbers=[i])[0] for i, text in enumerate(texts)]
+    assert [one.tokens for (one,) in together] == [one.tokens for (one,) in alone]
+    assert [one.score for (one,) in together] == pytest.approx([one.score for (one,) in alone])
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
+@pytest.mark.parametrize("share", [0.0, 0.4, 2.0])
+def test_when_finished_sentences_leave_is_a_matter_of_speed_alone(
+    share: float, position: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = sharp(replace(CONFIG, position=position), end=2.0)
+    texts = sources(12)
+    wanted = search(model, texts, Beam(3), n_best=3)
+    monkeypatch.setattr(module, "FEW", share)
+    found = search(model, texts, Beam(3), n_best=3)
+    assert [[one.tokens for one in ranked] for ranked in found] == [
+        [one.tokens for one in ranked] for ranked in wanted
+    ]
+
+
+def test_finished_sentences_are_decoded_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = sharp(end=2.0)
+    texts = sources(40)
+    rows: list[int] = []
+    logits = model.logits
+    monkeypatch.setattr(model, "logits", lambda hidden: rows.append(len(hidden)) or logits(hidden))
+    found = search(model, texts, Beam(3))
+    assert rows[0] == 40  # one beginning each, before there is a choice
+    assert rows[1] == 3 * 40
+    assert rows[-1] < 3 * 8
+    lengths = [len(one.tokens) + one.ended for (one,) in found]
+    assert len(rows) <= max(longest(len(text)) for text in texts)
+    assert sum(rows) < 0.8 * 3 * 40 * len(rows), (rows, lengths)
+
+
+def test_keys_of_the_source_are_computed_once_per_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from regard.nn import multihead
+
+    model = sharp(end=0.0)
+    w_k = model.decoder.blocks[0].cross.w_k  # type: ignore[union-attr]
+    seen: list[int] = []
+    affine = multihead._affine
+
+    def counted(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if weight is w_k:
+            seen.append(len(x))
+        return affine(x, weight, bias)
+
+    monkeypatch.setattr(multihead, "_affine", counted)
+    search(model, sources(6), Beam(4))
+    assert seen == [6]
+
+
+@pytest.mark.parametrize("how", [Greedy(), Beam(3), Sampling()])
+@pytest.mark.parametrize("position", ["sinusoidal", "learned"])
+def test_no_search_is_endless(how: Beam | Greedy | Sampling, position: str) -> None:
+    model = sharp(replace(CONFIG, position=position, max_length=23), end=-1e9)
+    for text, (found,) in zip(sources(4), search(model, sources(4), how), strict=True):
+        limit = 2 * len(text) + 20
+        assert len(found.tokens) == (min(limit, 23) if position == "learned" else limit)
+        assert not found.ended
+
+
+def test_a_smaller_limit_can_be_asked_for() -> None:
+    found = search(sharp(end=-1e9), sources(3), Greedy(), most=5)
+    assert [len(one.tokens) for (one,) in found] == [5, 5, 5]
+
+
+# ── the same as Hugging Face's ────────────────────────────────────────────────────────────────
+
+
+def marian() -> ModuleType:
+    """The conversion that the benchmark of decoding uses."""
+    pytest.importorskip("transformers")
+    path = Path(__file__).parents[2] / "benchmarks" / "marian.py"
+    spec = importlib.util.spec_from_file_location("marian", path)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def peer() -> tuple[Transformer, object]:
+    model = sharp(replace(CONFIG, width=24, vocabulary=60), end=3.0, seed=4).float()
+    return model, marian().to_marian(model)
+
+
+def test_the_peer_has_the_same_logits(peer: tuple[Transformer, object]) -> None:
+    model, theirs = peer
+    source, target = torch.tensor([[5, 6, 7, END]]), torch.tensor([[START, 8, 9]])
+    with torch.no_grad():
+        wanted = theirs(input_ids=source, decoder_input_ids=target).logits  # type: ignore[operator]
+        assert torch.allclose(model(source, target), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("patient", [False, True])
+@pytest.mark.parametrize("penalty", [1.0, 0.5, 0.0, 2.0])
+def test_beams_are_those_of_transformers(
+    peer: tuple[Transformer, object], penalty: float, patient: bool
+) -> None:
+    model, theirs = peer
+    chance = torch.Generator().manual_seed(1)
+    source = torch.randint(4, 60, (40, 6), generator=chance)
+    found = search(model, source.tolist(), Beam(4, penalty, patient), n_best=2)
+    given = torch.cat((source, torch.full((40, 1), END)), 1)
+    with torch.no_grad():
+        wanted = theirs.generate(  # type: ignore[attr-defined]
+            input_ids=given, attention_mask=torch.ones_like(given), num_beams=4, do_sample=False,
+            num_return_sequences=2, length_penalty=penalty, early_stopping=not patient,
+            max_length=1 + longest(6), return_dict_in_generate=True, output_scores=True,
+        )  # fmt: skip
+    assert {one.ended for ranked in found for one in ranked} >= {True}
+    sequences = [row[1:] for row in wanted.sequences.tolist()]
+    theirs_said = [tuple(row[: row.index(END)] if END in row else row) for row in sequences]
+    ours_said = [
+        tuple(one.tokens) + (0,) * (max(map(len, sequences)) - len(one.tokens)) * (not one.ended)
+        for ranked in found
+        for one in ranked
+    ]
+    assert ours_said == theirs_said
+    scores = [one.score for ranked in found for one in ranked]
+    assert scores == pytest.approx(wanted.sequences_scores.tolist(), abs=1e-4)
+
+
+# ── the likeliest words ───────────────────────────────────────────────────────────────────────
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.integers(1, 5), vocabulary=st.integers(1, 400), count=st.integers(1, 8),
+    seed=st.integers(0, 10**6), scale=st.sampled_from([0.0, 1.0, 300.0]),
+)  # fmt: skip
+def test_best_words_are_those_of_a_plain_top(
+    rows: int, vocabulary: int, count: int, seed: int, scale: float
+) -> None:
+    chance = torch.Generator().manual_seed(seed)
+    logits = torch.randn(rows, vocabulary, generator=chance, dtype=torch.float64) * scale
+    count = min(count, vocabulary)
+    values, words = best_words(logits.clone(), count)
+    wanted = torch.log_softmax(logits, -1)
+    assert torch.allclose(values, wanted.topk(count, 1).values)
+    assert torch.allclose(wanted.gather(1, words), values)
+    assert all(len(set(row)) == count for row in words.tolist())
+
+
+# ── drawing ───────────────────────────────────────────────────────────────────────────────────
+
+
+def shares(logits: list[float], how: Sampling, count: int = 4000) -> list[float]:
+    """How often each word is drawn, with chances spread evenly."""
+    chances = (torch.arange(count, dtype=torch.float64) + 0.5) / count
+    words = _drawn(torch.tensor(logits).expand(count, -1), how, chances)
+    return [float((words == word).double().mean()) for word in range(len(logits))]
+
+
+LOGITS = [math.log(p) for p in (0.1, 0.4, 0.05, 0.3, 0.15)]
+
+
+def test_words_are_drawn_by_their_probability() -> None:
+    assert shares(LOGITS, Sampling()) == pytest.approx([0.1, 0.4, 0.05, 0.3, 0.15], abs=1e-3)
+
+
+def test_temperature_is_a_power() -> None:
+    squares = [p**2 for p in (0.1, 0.4, 0.05, 0.3, 0.15)]
+    wanted = [p / sum(squares) for p in squares]
+    assert shares(LOGITS, Sampling(temperature=0.5)) == pytest.approx(wanted, abs=1e-3)
+
+
+def test_top_k_and_top_p() -> None:
+    assert shares(LOGITS, Sampling(top_k=2)) == pytest.approx([0, 4 / 7, 0, 3 / 7, 0], abs=1e-3)
+    assert shares(LOGITS, Sampling(top_p=0.7)) == pytest.approx([0, 4 / 7, 0, 3 / 7, 0], abs=1e-3)
+    three = [0, 0.4 / 0.85, 0, 0.3 / 0.85, 0.15 / 0.85]
+    assert shares(LOGITS, Sampling(top_p=0.71)) == pytest.approx(three, abs=1e-3)
+    # The probabilities that top_p adds up are those among the top_k.
+    assert shares(LOGITS, Sampling(top_k=3, top_p=0.5)) == pytest.approx(
+        [0, 4 / 7, 0, 3 / 7, 0], abs=1e-3
+    )
+    assert shares(LOGITS, Sampling(top_k=99, top_p=1.0)) == pytest.approx(
+        [0.1, 0.4, 0.05, 0.3, 0.15], abs=1e-3
+    )
+
+
+@pytest.mark.parametrize("how", [Sampling(top_k=1), Sampling(top_p=1e-9), Sampling(1e-4)])
+def test_drawing_without_a_choice_is_greedy(how: Sampling) -> None:
+    model, texts = sharp(), sources(5)
+    assert [one.tokens for (one,) in search(model, texts, how)] == [
+        one.tokens for (one,) in search(model, texts, Greedy())
+    ]
+
+
+def test_the_seed_and_the_number_decide_what_is_drawn() -> None:
+    model, texts = sharp(), sources(6)
+
+    def drawn(seed: int, numbers: list[int] | None = None) -> list[tuple[int, ...]]:
+        found = search(model, texts, Sampling(seed=seed), numbers=numbers)
+        return [one.tokens for (one,) in found]
+
+    assert drawn(0) == drawn(0) == drawn(0, [0, 1, 2, 3, 4, 5])
+    assert all(one != other for one, other in zip(drawn(0), drawn(1), strict=True))
+    assert all(one != other for one, other in zip(drawn(0), drawn(0, [9] * 6), strict=True))
+
+
+def test_several_are_drawn_of_each_and_ranked() -> None:
+    model, texts = sharp(), sources(6)
+    found = search(model, texts, Sampling(), n_best=4)
+    for text, ranked in zip(texts, found, strict=True):
+        assert len({one.tokens for one in ranked}) == 4
+        assert [one.score for one in ranked] == sorted((one.score for one in ranked), reverse=True)
+        for one in ranked:
+            assert one.log_probability == pytest.approx(probability(model, text, one))
+            assert END not in one.tokens
+
+
+# ── what cannot be asked for ──────────────────────────────────────────────────────────────────
+
+
+def test_nothing_to_translate() -> None:
+    assert search(sharp(), [], Beam(3)) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Beam(0), r"Beam: size=0, expected 1 or more"),
+        (lambda: Beam(2, math.inf), r"Beam: length_penalty=inf, expected a finite number"),
+        (lambda: Sampling(0.0), r"temperature=0\.0, expected more than 0; .* use Greedy\(\)"),
+        (lambda: Sampling(top_k=0), r"Sampling: top_k=0, expected 1 or more"),
+        (lambda: Sampling(top_p=0.0), r"Sampling: top_p=0\.0, expected more than 0, at most 1"),
+        (lambda: Sampling(top_p=1.5), r"Sampling: top_p=1\.5, expected more than 0, at most 1"),
+        (lambda: Sampling(seed=-1), r"Sampling: seed=-1, expected 0 or more"),
+        (lambda: search(sharp(), [[4]], Beam(2), n_best=3), r"n_best=3 of a beam of 2; use a beam"),
+        (lambda: search(sharp(), [[4]], Greedy(), n_best=2), r"Greedy finds one; use Beam or"),
+        (lambda: search(sharp(), [[4]], Beam(2), n_best=0), r"n_best=0, expected 1 or more"),
+        (lambda: search(sharp(), [[4]], Beam(2), most=0), r"most=0, expected 1 or more"),
+    ],
+)
+def test_errors(make: object, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        make()  # type: ignore[operator]

@@ -1,0 +1,215 @@
+"""Training, in this process: what it leaves, that it goes on where it stopped, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from regard.errors import FileError, OptionError, RegardError
+from regard.translate import RunConfig, Translator, train
+from regard.translate.progress import Progress
+
+
+def quietly(config: RunConfig, out: Path) -> Path:
+    return train(config, out, Progress(out, quiet=True))
+
+
+def longer(config: RunConfig, **changes: object) -> RunConfig:
+    return replace(config, training=replace(config.training, **changes))
+
+
+def judged(config: RunConfig, **changes: object) -> RunConfig:
+    return replace(config, validation=replace(config.validation, **changes))
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model.safetensors")
+
+
+def assert_same(one: Path, other: Path) -> None:
+    mine, theirs = weights(one), weights(other)
+    assert mine.keys() == theirs.keys()
+    for name in mine:
+        assert torch.equal(mine[name], theirs[name]), name
+
+
+def test_it_learns_to_translate(config: RunConfig, tmp_path: Path) -> None:
+    config = judged(longer(config, max_steps=240), valid_every=80, judge="bleu", average=1)
+    config = replace(config, model=replace(config.model, dropout=0.0, width=64))
+    config = longer(config, batch_tokens=512)
+    out = quietly(config, tmp_path / "run")
+    (said,) = Translator.load(out).translate(["three one four one five"], beam=3)
+    assert said.text.startswith("drei")
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    valid = [line for line in log if line["kind"] == "valid"]
+    assert [line["step"] for line in valid] == [80, 160, 240]
+    assert valid[-1]["bleu"] > 25
+    assert valid[-1]["loss"] < valid[0]["loss"]
+
+
+def test_the_same_seed_gives_the_same_bits(config: RunConfig, tmp_path: Path) -> None:
+    assert_same(quietly(config, tmp_path / "a"), quietly(config, tmp_path / "b"))
+    other = weights(quietly(longer(config, seed=2), tmp_path / "c"))
+    assert not torch.equal(other["source.table"], weights(tmp_path / "a")["source.table"])
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+def test_a_run_goes_on_bit_for_bit(config: RunConfig, tmp_path: Path, accumulate: int) -> None:
+    whole = longer(config, accumulate=accumulate, max_steps=30)
+    part = longer(whole, max_steps=18)
+    quietly(part, tmp_path / "parts")
+    shutil.rmtree(tmp_path / "parts" / "checkpoints" / "step-00000018")  # as if killed before it
+    quietly(whole, tmp_path / "parts")
+    quietly(whole, tmp_path / "whole")
+    assert_same(tmp_path / "parts", tmp_path / "whole")
+    logs = [
+        [(line["kind"], line["step"]) for line in map(json.loads, log.read_text().splitlines())]
+        for log in (tmp_path / "parts" / "log.jsonl", tmp_path / "whole" / "log.jsonl")
+    ]
+    assert [line for line in logs[0] if line[1] > 18] == [line for line in logs[1] if line[1] > 18]
+
+
+def test_a_finished_run_is_left_as_it_is(config: RunConfig, tmp_path: Path) -> None:
+    out = quietly(config, tmp_path / "run")
+    before = weights(out)
+    quietly(config, out)
+    assert all(torch.equal(before[name], weight) for name, weight in weights(out).items())
+
+
+def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(
+    config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quietly(longer(config, max_steps=20), tmp_path / "run")
+    damaged = tmp_path / "run" / "checkpoints" / "step-00000020" / "model.safetensors"
+    content = bytearray(damaged.read_bytes())
+    content[-5] ^= 0xFF
+    damaged.write_bytes(content)
+    train(config, tmp_path / "run")
+    told = capsys.readouterr().err
+    assert "model.safetensors: damaged: not what was written; going back" in told
+    assert "Going on from the checkpoint of update 15." in told
+    quietly(config, tmp_path / "whole")
+    assert_same(tmp_path / "run", tmp_path / "whole")
+
+
+def test_old_checkpoints_are_removed(config: RunConfig, tmp_path: Path) -> None:
+    out = quietly(judged(config, average=2), tmp_path / "run")
+    steps = sorted(path.name for path in (out / "checkpoints").iterdir())
+    assert "step-00000030" in steps
+    assert "step-00000020" in steps
+    assert "step-00000005" not in steps
+
+
+def test_the_average_is_the_mean_of_the_last_validated(config: RunConfig, tmp_path: Path) -> None:
+    config = judged(longer(config, learning_rate=0.0005), average=2)
+    out = quietly(config, tmp_path / "run")
+    parts = [
+        load_file(out / "checkpoints" / f"step-{s:08d}" / "model.safetensors") for s in (20, 30)
+    ]
+    name = "encoder.blocks.0.attention.w_q"
+    mean = (parts[0][name] + parts[1][name]) / 2
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    average = next(line for line in log if line.get("averaged"))
+    best = max(-line["loss"] for line in log if line["kind"] == "valid" and "averaged" not in line)
+    chosen = mean if -average["loss"] >= best else parts[1][name]
+    assert torch.allclose(weights(out)[name], chosen, atol=1e-7)
+
+
+def test_it_stops_early_when_nothing_gets_better(config: RunConfig, tmp_path: Path) -> None:
+    config = judged(longer(config, learning_rate=0.0, max_steps=200), patience=2)
+    out = quietly(config, tmp_path / "run")
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    assert max(line["step"] for line in log) == 30
+
+
+def test_fine_tuning_starts_from_another_model(config: RunConfig, tmp_path: Path) -> None:
+    first = quietly(config, tmp_path / "first")
+    still = longer(config, init_from=str(first), learning_rate=0.0, max_steps=10)
+    out = quietly(still, tmp_path / "second")
+    assert_same(first, out)
+    assert (out / "tokenizer.json").read_bytes() == (first / "tokenizer.json").read_bytes()
+
+
+def test_validation_sentences_are_split_off_and_said(
+    config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = replace(config, data=replace(config.data, valid_source="", valid_target=""))
+    out = train(longer(config, max_steps=5), tmp_path / "run")
+    told = capsys.readouterr().err
+    assert "30 of the 600 pairs are split off to validate on" in told
+    assert "570 pairs read" in told.replace("\n", " ")
+    held = json.loads((out / "data" / "valid.json").read_text(encoding="utf-8"))
+    assert len(held) == 30
+
+
+def test_it_says_what_will_happen(
+    config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(longer(config, max_steps=5), tmp_path / "run")
+    told = capsys.readouterr().err
+    assert "600 sentence pairs" in told
+    assert "An epoch is" in told
+    assert "will take less than a minute" in told
+
+
+def test_another_configuration_in_the_folder_is_told_by_field(
+    config: RunConfig, tmp_path: Path
+) -> None:
+    quietly(longer(config, max_steps=5), tmp_path / "run")
+    other = longer(config, max_steps=5, seed=7, warmup=3)
+    wanted = r"another configuration \(training.warmup: 10, not 3; training.seed: 1, not 7\)"
+    with pytest.raises(OptionError, match=wanted):
+        quietly(other, tmp_path / "run")
+
+
+def test_a_folder_of_something_else_is_left_alone(config: RunConfig, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(FileError, match="is not empty and holds no run; give another --out"):
+        quietly(config, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_gradient_that_is_not_a_number_stops_the_run(
+    config: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(RegardError, match=r"gradient of update \d+ is not a number; lower"):
+        quietly(longer(config, learning_rate=1e30, warmup=0, clip=0.0), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("source", "train: --source is missing"),
+        ("target", "train: --target is missing"),
+        ("valid_target", "--valid-source and --valid-target go together"),
+    ],
+)
+def test_missing_files_are_named(config: RunConfig, tmp_path: Path, field: str, words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        quietly(replace(config, data=replace(config.data, **{field: ""})), tmp_path / "run")
+
+
+def test_files_of_different_length_are_counted(config: RunConfig, tmp_path: Path) -> None:
+    short = tmp_path / "short.de"
+    short.write_text("eins\nzwei\n")
+    with pytest.raises(FileError, match="has 600 lines but .* has 2;"):
+        quietly(replace(config, data=replace(config.data, target=str(short))), tmp_path / "run")
+
+
+def test_an_empty_corpus_is_refused(config: RunConfig, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.write_text("")
+    data = replace(config.data, source=str(empty), target=str(empty))
+    with pytest.raises(FileError, match="no sentence pairs in it"):
+        quietly(replace(config, data=data), tmp_path / "run")
+
+
+def test_a_vocabulary_too_large_for_the_text_is_refused(config: RunConfig, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="5,000, but the text supports only"):
+        quietly(replace(config, model=replace(config.model, vocabulary=5000)), tmp_path / "run")
