@@ -145,11 +145,25 @@ def _number(name: str, value: object) -> float:
 
 PRESETS = {
     "tiny": TransformerConfig(
-        width=128, encoder_depth=4, decoder_depth=4, heads=4, feed_forward=256, dropout=0.3
+        width=128,
+        encoder_depth=4,
+        decoder_depth=4,
+        heads=4,
+        feed_forward=256,
+        norm_place="before",
+        dropout=0.3,
     ),
     "small": TransformerConfig(
-        width=256, encoder_depth=4, decoder_depth=4, heads=4, feed_forward=1024, dropout=0.2
+        width=256,
+        encoder_depth=4,
+        decoder_depth=4,
+        heads=4,
+        feed_forward=1024,
+        norm_place="before",
+        dropout=0.2,
     ),
     "base": TransformerConfig(),
     "big": TransformerConfig(width=1024, heads=16, feed_forward=4096, dropout=0.3),
 }
+"""`tiny` and `small` have the norm before: with it after, they are easily lost at a high rate, the
+encoder making all words alike."""

@@ -49,7 +49,7 @@ class Alignment:
         rows = enumerate(self.weights)
         return [(i, int(row.argmax())) for i, row in rows if len(row) and row.max() > 0]
 
-    def of(self, target: int, least: float = 0.05) -> list[tuple[str, float]]:
+    def of(self, target: int, least: float | int = 0.05) -> list[tuple[str, float]]:
         """The source words of a target word, by its number, the largest first."""
         if not 0 <= target < len(self.target_words):
             raise OptionError(
@@ -167,7 +167,7 @@ def written_spans(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[S
         # Half a character of UTF-8 is spelled as a sign that is not in the text.
         after = _common(tokenizer.decode(ids[:i]), text)
         start = before
-        while start < after and text[start].isspace():
+        while start < len(text) and text[start].isspace():
             start += 1
         spans.append((start, max(start, after)))
         before = max(before, after)

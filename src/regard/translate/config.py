@@ -59,9 +59,9 @@ class TrainingConfig:
     """Tokens in a batch, each side, padding included; all workers together."""
     accumulate: int = 1
     """Batches whose gradients are added up before an update."""
-    learning_rate: float = 0.002
-    """The highest, reached at the end of the warm-up."""
-    warmup: int = 1000
+    learning_rate: float | None = None
+    """The highest, reached at the end of the warm-up; 1/√(width · warmup), if not said."""
+    warmup: int = 2000
     """Updates in which the learning rate rises from 0."""
     schedule: str = "inverse_sqrt"
     """Then it falls with the inverse square root of the update, or as a cosine to 0."""
@@ -82,8 +82,10 @@ class TrainingConfig:
             _at_least(self, name, 1)
         for name in ("warmup", "seed"):
             _at_least(self, name, 0)
-        for name in ("learning_rate", "clip", "weight_decay"):
+        for name in ("clip", "weight_decay"):
             _at_least(self, name, 0.0)
+        if self.learning_rate is not None:
+            _at_least(self, "learning_rate", 0.0)
         if self.max_steps is not None:
             _at_least(self, "max_steps", 1)
         if not 0.0 <= self.smoothing < 1.0:
@@ -91,19 +93,24 @@ class TrainingConfig:
                 f"train: smoothing={self.smoothing}, expected 0 up to, but not including, 1"
             )
 
-    def rate(self, step: int, last: int) -> float:
+    def rate(self, step: int, last: int, width: int) -> float:
         """The learning rate of update `step`, counted from 1, when `last` is the last one.
 
         >>> config = TrainingConfig(learning_rate=0.002, warmup=100)
-        >>> config.rate(50, 1000), config.rate(100, 1000), config.rate(400, 1000)
+        >>> config.rate(50, 1000, 512), config.rate(100, 1000, 512), config.rate(400, 1000, 512)
         (0.001, 0.002, 0.001)
+
+        Without a rate of its own, that of Vaswani et al., 2017, section 5.3.
         """
+        highest = self.learning_rate
+        if highest is None:
+            highest = 1 / math.sqrt(width * max(1, self.warmup))
         if step < self.warmup:
-            return self.learning_rate * step / self.warmup
+            return highest * step / self.warmup
         if self.schedule == "cosine":
             part = (step - self.warmup) / max(1, last - self.warmup)
-            return self.learning_rate * 0.5 * (1 + math.cos(math.pi * min(1.0, part)))
-        return self.learning_rate * math.sqrt(max(1, self.warmup) / step)
+            return highest * 0.5 * (1 + math.cos(math.pi * min(1.0, part)))
+        return highest * math.sqrt(max(1, self.warmup) / step)
 
 
 @dataclass(frozen=True)

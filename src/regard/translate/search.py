@@ -53,7 +53,7 @@ class Beam:
     """
 
     size: int = 5
-    length_penalty: float = 1.0
+    length_penalty: float | int = 1.0
     patient: bool = False
 
     def __post_init__(self) -> None:
@@ -75,9 +75,9 @@ class Sampling:
     batch. The score is that of the unchanged model, per subword.
     """
 
-    temperature: float = 1.0
+    temperature: float | int = 1.0
     top_k: int | None = None
-    top_p: float | None = None
+    top_p: float | int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -3,49 +3,71 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from itertools import pairwise
 
 from regard.text import Tokenizer
 
+Span = tuple[int, int]
+
 ENDS = (
-    re.compile(r"[.!?…][\"'”’»)\]]*\s+|[。！？][」』”]*\s*|\n+"),
-    re.compile(r"[,;:–—][\"'”’»)\]]*\s+|[、，；：]\s*"),
+    re.compile(r"(?<=[.!?…])[\"'”’»)\]]*\s+|(?<=[。！？])[」』”]*\s*|\n+"),
+    re.compile(r"(?<=[,;:–—])[\"'”’»)\]]*\s+|(?<=[、，；：])\s*"),
     re.compile(r"\s+"),
 )
-"""Where to cut: after sentences; if there are none, after clauses; if there are none, at spaces."""
+"""Where to cut: after sentences; if one is too long, after its clauses; then at spaces."""
 
 
-def split(text: str, tokenizer: Tokenizer, longest: int) -> list[tuple[int, int]]:
+def split(text: str, tokenizer: Tokenizer, longest: int) -> list[Span]:
     """Spans of the text, in order, each of at most `longest` subwords.
 
-    Each span is as long as it can be when it must end where a sentence ends; only a sentence that
-    is too long itself is cut inside. White space between spans belongs to none.
+    Sentences go together as long as they fit; only one that is too long itself is cut inside. White
+    space around a span belongs to none. A single character is never cut, however many subwords it
+    may be.
 
     >>> tokenizer = Tokenizer.train(["A cat. A dog. A bird."] * 9, size=20)
     >>> text = "A cat. A bird, a dog, a cat. A dog."
     >>> [text[a:b] for a, b in split(text, tokenizer, 12)]
-    ['A cat. ', 'A bird, ', 'a dog, ', 'a cat. ', 'A dog.']
+    ['A cat.', 'A bird,', 'a dog,', 'a cat.', 'A dog.']
     """
-    places = [start for start, _ in tokenizer.spans(text)]
-    ends = [[match.end() for match in pattern.finditer(text)] for pattern in ENDS]
-    spans, first = [], 0
-    while first < len(places):
-        start = places[first]
-        last = min(first + longest, len(places))
-        while True:
-            stop = len(text) if last == len(places) else _cut(places[first + 1 : last + 1], ends)
-            # Subwords of a part may be other ones than those of the whole, and more.
-            if last == first + 1 or len(tokenizer.encode(text[start:stop])) <= longest:
-                break
-            last = first + max(1, (last - first) * 9 // 10)
-        spans.append((start, stop))
-        first = next((i for i in range(first + 1, len(places)) if places[i] >= stop), len(places))
-    return spans
+
+    def fits(span: Span) -> bool:
+        return len(tokenizer.encode(text[span[0] : span[1]])) <= longest
+
+    return _fitting(text, (0, len(text)), fits, 0)
 
 
-def _cut(places: list[int], ends: list[list[int]]) -> int:
-    """The last of the best places among those where a subword begins."""
-    for kind in ends:
-        fitting = [end for end in kind if places[0] <= end <= places[-1]]
-        if fitting:
-            return fitting[-1]
-    return places[-1]
+def _fitting(text: str, span: Span, fits: Callable[[Span], bool], level: int) -> list[Span]:
+    """The span, or pieces of it that fit, cut at the ends of this level and those below."""
+    span = _trimmed(text, span)
+    start, stop = span
+    if start == stop:
+        return []
+    if fits(span) or stop - start == 1:
+        return [span]
+    if level == len(ENDS):
+        middle = (start + stop) // 2
+        halves = (start, middle), (middle, stop)
+        return [one for half in halves for one in _fitting(text, half, fits, level)]
+    cuts = [match.end() for match in ENDS[level].finditer(text, start, stop)]
+    edges = [start, *cuts, stop]
+    found: list[Span] = []
+    whole = False
+    for piece in pairwise(edges):
+        piece = _trimmed(text, piece)
+        if whole and fits((found[-1][0], piece[1])):
+            found[-1] = (found[-1][0], piece[1])
+            continue
+        parts = _fitting(text, piece, fits, level + 1)
+        whole = len(parts) == 1
+        found += parts
+    return found
+
+
+def _trimmed(text: str, span: Span) -> Span:
+    start, stop = span
+    while start < stop and text[start].isspace():
+        start += 1
+    while start < stop and text[stop - 1].isspace():
+        stop -= 1
+    return start, stop

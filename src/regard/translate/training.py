@@ -230,7 +230,7 @@ class _Run:
                 f"raise --warmup (the checkpoint before it is intact)"
             )
         for parameters in self.optimizer.param_groups:
-            parameters["lr"] = training.rate(step, last)
+            parameters["lr"] = training.rate(step, last, self.model.config.width)
         self.optimizer.step()
         self.state.step, self.state.batch = step, self.state.batch + len(group)
         spent = time.perf_counter() - started
@@ -265,7 +265,7 @@ class _Run:
                     "epoch": self.state.epoch + 1,
                     "loss": clock.loss / clock.part_tokens,
                     "likelihood": clock.likelihood / clock.part_tokens,
-                    "learning_rate": self.config.training.rate(self.state.step, last),
+                    "learning_rate": self.optimizer.param_groups[0]["lr"],
                     "tokens_per_second": clock.tokens / clock.seconds,
                     "seconds": self.state.seconds,
                     "left": left,

@@ -209,8 +209,10 @@ class Translator:
         for number, (text, ids) in enumerate(
             zip(texts, self.tokenizer.encode_batch(texts), strict=True)
         ):
-            if len(ids) <= self.longest:
-                spans = [(0, len(text))] if ids else []
+            if not ids or not text.strip():
+                spans = []
+            elif len(ids) <= self.longest:
+                spans = [(0, len(text))]
             else:
                 spans = split(text, self.tokenizer, self.longest)
             for start, stop in spans:
