@@ -11,8 +11,8 @@ import pytest
 from regard.nn import TransformerConfig
 from regard.translate import DataConfig, RunConfig, TrainingConfig, ValidationConfig
 
-ENGLISH = "one two three four five six seven eight nine ten".split()
-GERMAN = "eins zwei drei vier fünf sechs sieben acht neun zehn".split()
+ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+GERMAN = ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn"]
 
 
 def number_pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:

@@ -198,7 +198,7 @@ def test_missing_files_are_named(config: RunConfig, tmp_path: Path, field: str, 
 def test_files_of_different_length_are_counted(config: RunConfig, tmp_path: Path) -> None:
     short = tmp_path / "short.de"
     short.write_text("eins\nzwei\n")
-    with pytest.raises(FileError, match="has 600 lines but .* has 2;"):
+    with pytest.raises(FileError, match=r"has 600 lines but .* has 2;"):
         quietly(replace(config, data=replace(config.data, target=str(short))), tmp_path / "run")
 
 

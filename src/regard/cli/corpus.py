@@ -36,9 +36,10 @@ def corpus(
         for line in lines:
             print(line)
         return
-    text = "".join(f"{line}\n" for line in lines)
     endings = (".jsonl",) if json_ else (".tsv", ".txt")
-    write_text(out, dict.fromkeys(endings, lambda: text), "corpus")
+    write_text(
+        out, dict.fromkeys(endings, lambda: "".join(f"{line}\n" for line in lines)), "corpus"
+    )
     print(f"regard: wrote {out}", file=sys.stderr)
 
 

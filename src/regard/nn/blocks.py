@@ -99,17 +99,17 @@ class Block(nn.Module):
         """
         seen = None if cache is None else cache.own
         y = self.attention_norm(x) if self.norm_first else x
-        x = x + self.dropout(self.attention(y, mask=mask, cache=seen))
+        x = self.dropout(self.attention(y, mask=mask, cache=seen), onto=x)
         x = x if self.norm_first else self.attention_norm(x)
         if self.cross is not None and self.cross_norm is not None and memory is not None:
             read = None if cache is None else cache.memory
             y = self.cross_norm(x) if self.norm_first else x
             y = y.reshape(len(memory), -1, y.shape[-1])
             y = self.cross(y, memory, mask=memory_mask, cache=read)
-            x = x + self.dropout(y.view(x.shape))
+            x = self.dropout(y.view(x.shape), onto=x)
             x = x if self.norm_first else self.cross_norm(x)
         y = self.feed_forward_norm(x) if self.norm_first else x
-        x = x + self.dropout(self.feed_forward(y))
+        x = self.dropout(self.feed_forward(y), onto=x)
         return x if self.norm_first else self.feed_forward_norm(x)
 
 

@@ -14,8 +14,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
+from operator import index
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsIndex
 
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
@@ -54,11 +55,11 @@ class Tokenizer:
     ever read as one of them, not even ``"</s>"``.
 
     >>> lines = ["the cats walk", "the dog walks", "the cat sees the dogs", "dogs see a cat"]
-    >>> tokenizer = Tokenizer.train(lines, size=21)
-    >>> tokenizer.tokens(tokenizer.encode("a cat walks"))
-    ['▁', 'a', '▁cat', '▁walk', 's']
-    >>> tokenizer.decode(tokenizer.encode("a cat walks"))
-    'a cat walks'
+    >>> tokenizer = Tokenizer.train(lines, size=22)
+    >>> tokenizer.tokens(tokenizer.encode("the cat walks"))
+    ['▁the', '▁cat', '▁walk', 's']
+    >>> tokenizer.decode(tokenizer.encode("the cat walks"))
+    'the cat walks'
     """
 
     pad: ClassVar[int] = 0
@@ -145,16 +146,16 @@ class Tokenizer:
             )
         return [encoding.ids for encoding in self._encoded(texts, "encode_batch")]
 
-    def decode(self, ids: Iterable[int]) -> str:
+    def decode(self, ids: Iterable[SupportsIndex]) -> str:
         """The text that these numbers spell; special ones are left out."""
         return self._tidy(self._inner.decode(self._spelled(ids, "decode")))
 
-    def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
+    def decode_batch(self, batch: Iterable[Iterable[SupportsIndex]]) -> list[str]:
         """The texts that these lists of numbers spell."""
         spelled = [self._spelled(ids, "decode_batch") for ids in batch]
         return [self._tidy(text) for text in self._inner.decode_batch(spelled)]
 
-    def tokens(self, ids: Iterable[int]) -> list[str]:
+    def tokens(self, ids: Iterable[SupportsIndex]) -> list[str]:
         """The pieces of these numbers, to look at; special ones included."""
         return [self.vocabulary[i] for i in self._numbers(ids, "tokens")]
 
@@ -198,11 +199,11 @@ class Tokenizer:
         """The text with single spaces, unless its spaces are meant."""
         return text if self.kind == "bytes" else " ".join(text.split())
 
-    def _spelled(self, ids: Iterable[int], caller: str) -> list[int]:
+    def _spelled(self, ids: Iterable[SupportsIndex], caller: str) -> list[int]:
         return [i for i in self._numbers(ids, caller) if i > self.unknown]
 
-    def _numbers(self, ids: Iterable[int], caller: str) -> list[int]:
-        numbers = [int(i) for i in ids]
+    def _numbers(self, ids: Iterable[SupportsIndex], caller: str) -> list[int]:
+        numbers = [index(i) for i in ids]
         for i in numbers:
             if not 0 <= i < self.size:
                 raise OptionError(
@@ -299,16 +300,13 @@ def _settled(learned: dict[str, float], size: int) -> list[tuple[str, float]]:
     a step more for each, in just such an order. Here they all have the lowest score. Single
     characters are all kept, the best of the longer pieces as far as ``size`` goes.
     """
-    pieces = {
-        piece: score
-        for piece, score in learned.items()
-        if piece not in SPECIALS and MARK not in piece
-    }
+    pieces = {piece: score for piece, score in learned.items() if piece not in SPECIALS}
     lowest = min(pieces.values())
     rare = lowest + STEP * (sum(len(piece) == 1 for piece in pieces) + 1)
     settled = [
         (piece, round(lowest if len(piece) == 1 and score < rare else score, DIGITS))
         for piece, score in pieces.items()
+        if MARK not in piece
     ]
     settled.sort(key=lambda pair: (-pair[1], pair[0]))
     # Asked for hardly more pieces than there are characters, the library gives too many.

@@ -1,0 +1,108 @@
+"""The modules that are running, and what each of them made its tensors from.
+
+Nothing in a call of attention says whether its keys come from the queries' own sequence or from
+another. So the torch functions that a module calls are followed: what comes out of one was made
+from all that went in, but what comes out of attention belongs to the queries. A tensor that a
+module meets for the first time is a *source*; queries and values with a source in common belong to
+one sequence.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from itertools import count
+
+import torch
+from torch import Tensor, nn
+
+Sources = frozenset[int]
+NOTHING: Sources = frozenset()
+
+_numbers = count()
+
+
+class Frame:
+    """One run of a module: who called it, and the sources of the tensors in it."""
+
+    __slots__ = ("_made", "_outer", "module", "parent")
+
+    def __init__(self, module: nn.Module, parent: Frame | None) -> None:
+        self.module = module
+        self.parent = parent
+        self._made: dict[int, tuple[weakref.ref[Tensor], Sources]] = {}
+        self._outer: dict[int, Sources] = {}
+
+    def sources(self, x: Tensor) -> Sources:
+        """The sources of a tensor; one that is new here is its own."""
+        if type(x) is not Tensor and isinstance(x, nn.Parameter):
+            return NOTHING
+        entry = self._made.get(id(x))
+        if entry is not None and entry[0]() is x:
+            return entry[1]
+        number = next(_numbers)
+        self._outer[number] = NOTHING if self.parent is None else self.parent.sources(x)
+        found = frozenset((number,))
+        self._made[id(x)] = weakref.ref(x), found
+        return found
+
+    def follow(self, given: Iterable[object], result: object) -> None:
+        """Note that the result was made from what was given."""
+        if isinstance(result, Tensor):
+            made = [result]
+        elif isinstance(result, torch.Size) or not isinstance(result, list | tuple):
+            return  # a shape, a dtype, a number
+        else:
+            made = _tensors((result,))
+        found = NOTHING
+        for x in _tensors(given):
+            found |= self.sources(x)
+        for x in made:
+            self._made[id(x)] = weakref.ref(x), found
+
+    def leave(self, given: Iterable[object], result: object) -> None:
+        """Tell the caller what the result of the whole run was made from."""
+        if self.parent is None:
+            return
+        for x in _tensors((result,)):
+            entry = self._made.get(id(x))
+            if entry is not None and entry[0]() is x:
+                found = self._seen_from_outside(entry[1])
+            else:  # made by something that no torch function shows
+                found = NOTHING.union(*(self.parent.sources(y) for y in _tensors(given)))
+            self.parent._made[id(x)] = weakref.ref(x), found
+
+    def kind(self, q: Tensor, k: Tensor, v: Tensor) -> str:
+        """``"self"`` if queries and values have a source in common, else ``"cross"``.
+
+        A module without parameters was given its queries and values ready-made; there it is its
+        caller who knows.
+        """
+        first_new = next(_numbers)
+        frame, of_q, of_v = self, self.sources(q), self.sources(v)
+        while frame.parent is not None and next(frame.module.parameters(), None) is None:
+            of_q, of_v = frame._seen_from_outside(of_q), frame._seen_from_outside(of_v)
+            frame = frame.parent
+        if of_q & of_v:
+            return "self"
+        if any(number < first_new for number in of_q):
+            return "cross"
+        # Queries that came about unseen: all that is left to go by are the lengths.
+        known = any(number < first_new for number in of_v)
+        return "self" if known or q.shape[-2] == k.shape[-2] else "cross"
+
+    def _seen_from_outside(self, sources: Sources) -> Sources:
+        return NOTHING.union(*(self._outer[number] for number in sources))
+
+
+def _tensors(values: Iterable[object]) -> list[Tensor]:
+    """The tensors among values, and in the lists, tuples and dictionaries among them."""
+    found: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += _tensors(value)
+        elif isinstance(value, dict):
+            found += _tensors(value.values())
+    return found

@@ -1,0 +1,256 @@
+"""Hearing of every call of attention while it happens, and who made it.
+
+No model has to be asked or changed: calls are intercepted where they go to torch, transformers or
+regard.
+
+- A `TorchFunctionMode` sees `scaled_dot_product_attention`, however the model came by it. But
+  torch's own layers leave their fast path as soon as such a mode is on, and so change bits. In them
+  it is off, and the functions that they call are wrapped where they look them up.
+- transformers looks its functions up by `AttentionInterface.get_interface`; those that write the
+  weights out are wrapped as they are handed over.
+- regard's `attend` and `look` announce themselves.
+- Hooks for all modules tell which is running (a hook of a module's own would end the fast path).
+
+What is wrapped is so for the whole process, as long as anybody listens; what is heard belongs to
+the context and thread that listen.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import torch
+from torch import Tensor, nn, overrides
+from torch.overrides import TorchFunctionMode
+
+from regard.attention._call import Call
+from regard.errors import OptionError
+from regard.lens._frames import Frame
+from regard.lens._projection import Projection
+
+FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+"""The modules that take a faster way when no function mode is on."""
+
+Function = Callable[..., Any]
+
+
+class Listener:
+    """Somebody who hears of the attention of one model."""
+
+    cuts = False
+    """Whether this one changes what it hears of."""
+
+    def __init__(self, model: nn.Module, caller: str) -> None:
+        self.names = _names(model, caller)
+        self.ran = False
+
+    def forbids(self, name: str, kind: str, call: Call | Projection) -> Tensor | None:
+        """Which pairs ``(#b, #h, q, k)`` of a call that is about to run must not meet, if any."""
+        return None
+
+    def saw(
+        self, name: str, kind: str, call: Call | Projection, output: Tensor | None, doubt: str
+    ) -> None:
+        """A call has run, as it is given here."""
+
+    def name(self, frame: Frame | None, owner: nn.Module | None) -> str | None:
+        """The innermost running module, or the owner of the call if it is known, by name."""
+        if owner is not None and id(owner) in self.names:
+            return self.names[id(owner)]
+        while frame is not None:
+            if id(frame.module) in self.names:
+                return self.names[id(frame.module)]
+            frame = frame.parent
+        return None
+
+
+def _names(model: nn.Module, caller: str) -> dict[int, str]:
+    """The names of all modules, if the model is one whose calls can be heard."""
+    if not isinstance(model, nn.Module):
+        raise OptionError(
+            f"{caller}: model is {type(model).__name__}, expected a torch.nn.Module; of a pipeline "
+            "or a trainer take its .model"
+        )
+    dynamo = sys.modules.get("torch._dynamo.eval_frame")
+    optimized = () if dynamo is None else (dynamo.OptimizedModule,)
+    names = {}
+    for name, module in model.named_modules():
+        where = f"its module {name!r}" if name else "the model"
+        if isinstance(module, optimized) or getattr(module, "_compiled_call_impl", None):
+            raise OptionError(
+                f"{caller}: {where} is compiled, so what it calls cannot be seen; use the model "
+                "from before torch.compile (compiled._orig_mod), or one without model.compile()"
+            )
+        if isinstance(module, torch.jit.ScriptModule):
+            raise OptionError(
+                f"{caller}: {where} is a ScriptModule, so what it calls cannot be seen; use the "
+                "model from before torch.jit"
+            )
+        names[id(module)] = name
+    return names
+
+
+class Session:
+    """Who listens in one thread, and what is running there."""
+
+    def __init__(self, sensors: dict[Function, Function]) -> None:
+        """`sensors` are for functions that compute attention: the same, but heard of."""
+        self.listeners: list[Listener] = []
+        self.frame: Frame | None = None
+        self.functions: Counter[str] = Counter()
+        self.busy = False
+        """Whether a call of attention is under way, whose parts are nobody's business."""
+        self.thread = threading.get_ident()
+        self._mode = _Mode(self, sensors)
+        self._on = False
+
+    @property
+    def cuts(self) -> bool:
+        """Whether anybody changes what is heard."""
+        return any(listener.cuts for listener in self.listeners)
+
+    def enter(self, module: nn.Module) -> None:
+        """A module begins to run."""
+        self.frame = Frame(module, self.frame)
+        for listener in self.listeners:
+            listener.ran = listener.ran or id(module) in listener.names
+        self.adjust()
+
+    def leave(self, module: nn.Module, given: tuple[object, ...], result: object) -> None:
+        """A module has run, or failed."""
+        frame = self.frame
+        while frame is not None and frame.module is not module:
+            frame = frame.parent  # one that was interrupted, and never left
+        if frame is not None:
+            if isinstance(module, nn.MultiheadAttention):
+                given = given[:1]  # the queries
+            frame.leave(given, result)
+            self.frame = frame.parent
+            self.adjust()
+
+    def adjust(self) -> None:
+        """Set the mode to on or off, as the module that is running needs it."""
+        fast = self.frame is not None and isinstance(self.frame.module, FAST) and not self.cuts
+        off = fast or self.busy
+        if not self.listeners or (off and _top() is self._mode):
+            if self._on:
+                _remove(self._mode)
+            self._on = False
+        elif not off and not self._on:
+            _push(self._mode)
+            self._on = True
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """A context for one call of attention, whose parts are not heard of."""
+        self.busy = True
+        self.adjust()
+        try:
+            yield
+        finally:
+            self.busy = False
+            self.adjust()
+
+    def kind(self, q: Tensor, k: Tensor, v: Tensor) -> str:
+        """``"self"`` or ``"cross"``."""
+        if self.frame is None:
+            return "self" if q.shape[-2] == k.shape[-2] else "cross"
+        return self.frame.kind(q, k, v)
+
+    def belongs(self, result: object, query: Tensor) -> None:
+        """What attention gave belongs to the sequence of the queries, whatever they looked at."""
+        if self.frame is not None:
+            self.frame.follow((query,), result)
+
+    def forbidden(
+        self, kind: str, call: Call | Projection, owner: nn.Module | None = None
+    ) -> Tensor | None:
+        """The pairs that somebody forbids; None if nobody does."""
+        forbidden: Tensor | None = None
+        for listener in self.listeners:
+            name = listener.name(self.frame, owner) if listener.cuts else None
+            pairs = None if name is None else listener.forbids(name, kind, call)
+            if pairs is not None:
+                forbidden = pairs if forbidden is None else forbidden | pairs
+        return forbidden
+
+    def saw(
+        self,
+        kind: str,
+        call: Call | Projection,
+        output: Tensor | None,
+        owner: nn.Module | None = None,
+        doubt: str = "",
+    ) -> None:
+        """Tell everybody of a call that has run; `output` is ``(b, h, q, e)`` or of its rank."""
+        if torch._C._current_graph_task_id() != -1:
+            return  # a checkpoint, run again for the backward pass
+        for listener in self.listeners:
+            name = listener.name(self.frame, owner)
+            if name is not None:
+                listener.saw(name, kind, call, output, doubt)
+
+
+class _Mode(TorchFunctionMode):
+    """Sees every torch function that is called in this thread."""
+
+    def __init__(self, session: Session, sensors: dict[Function, Function]) -> None:
+        super().__init__()
+        self._session = session
+        self._sensors = sensors
+
+    def __torch_function__(
+        self,
+        func: Function,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        session = current()
+        if session is not self._session:
+            return func(*args, **kwargs)
+        if session.busy:
+            return func(*args, **kwargs)
+        session.functions[getattr(func, "__name__", "?")] += 1
+        sensor = self._sensors.get(func)
+        if sensor is not None:
+            return sensor(*args, **kwargs)
+        result = func(*args, **kwargs)
+        if session.frame is not None:
+            given = (*args, *kwargs.values()) if kwargs else args
+            session.frame.follow(given, args[0] if func is Tensor.__setitem__ else result)
+        return result
+
+
+SESSION: ContextVar[Session | None] = ContextVar("session", default=None)
+
+
+def current() -> Session | None:
+    """Who listens here, if anybody does."""
+    session = SESSION.get()
+    if session is None or not session.listeners or session.thread != threading.get_ident():
+        return None
+    return session
+
+
+_top: Callable[[], TorchFunctionMode | None] = overrides._get_current_function_mode
+_push: Callable[[TorchFunctionMode], None] = overrides._push_mode
+_pop: Callable[[], TorchFunctionMode] = overrides._pop_mode
+
+
+def _remove(mode: TorchFunctionMode) -> None:
+    """Take a mode off, also from under others."""
+    above = []
+    while (top := _top()) is not None and top is not mode:
+        above.append(_pop())
+    if top is mode:
+        _pop()
+    for other in reversed(above):
+        _push(other)

@@ -1,0 +1,253 @@
+"""Where calls of attention are heard: each way of making one, followed through.
+
+Every sensor does the same. It brings the call into regard's form, asks whether somebody forbids
+some of its pairs, runs it as the model would, and tells what ran.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from functools import cache, wraps
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.attention import attend
+from regard.attention._call import HALF, Call, exactly
+from regard.attention.masks import Dense
+from regard.attention.operation import Result
+from regard.lens._listening import Function, Session, current
+from regard.lens._projection import from_fast_layer, from_layer
+from regard.lens._torch_calls import from_eager, from_sdpa
+
+Arguments = tuple[Any, ...]
+Named = dict[str, Any]
+
+_SDPA = inspect.signature(from_sdpa)
+_LAYER = inspect.signature(from_layer)
+
+
+def _heard(
+    handler: Callable[[Session, Function, Arguments, Named], Any],
+) -> Callable[[Function], Function]:
+    """What makes of a function the same function, but with the handler if somebody listens."""
+
+    def wrap(function: Function) -> Function:
+        @wraps(function)
+        def heard(*args: Any, **kwargs: Any) -> Any:
+            session = current()
+            if session is None or session.busy:
+                return function(*args, **kwargs)
+            with session.alone():
+                return handler(session, function, args, kwargs)
+
+        return heard
+
+    return wrap
+
+
+@_heard
+def sdpa(session: Session, function: Function, args: Arguments, kwargs: Named) -> Tensor:
+    """`torch.nn.functional.scaled_dot_product_attention`."""
+    if not session.cuts:
+        output: Tensor = function(*args, **kwargs)  # first, for it knows best what is wrong
+        call, kind = from_sdpa(*args, **kwargs), session.kind(*_qkv(args, kwargs))
+        session.saw(kind, call, output)
+        session.belongs(output, _qkv(args, kwargs)[0])
+        return output
+    call, kind = from_sdpa(*args, **kwargs), session.kind(*_qkv(args, kwargs))
+    forbidden = session.forbidden(kind, call)
+    if forbidden is None:
+        output = function(*args, **kwargs)
+    else:
+        given = _SDPA.bind(*args, **kwargs).arguments
+        call, hide, empty = without(call, forbidden)
+        hide = call.restore(hide.expand(call.sizes))
+        mask = given.get("attn_mask")
+        if given.get("is_causal"):
+            rows, cols = call.whole()
+            mask = torch.ones(rows.stop, cols.stop, dtype=torch.bool, device=hide.device).tril()
+        if mask is None or mask.dtype == torch.bool:
+            given["attn_mask"] = ~hide if mask is None else mask & ~hide
+        else:
+            given["attn_mask"] = torch.where(hide, -torch.inf, mask)
+        given["is_causal"] = False
+        output = function(**given).masked_fill(call.restore(empty.expand(*call.sizes[:3], 1)), 0.0)
+    session.saw(kind, call, output)
+    session.belongs(output, _qkv(args, kwargs)[0])
+    return output
+
+
+def _qkv(args: Arguments, kwargs: Named) -> tuple[Tensor, Tensor, Tensor]:
+    given = dict(zip(("query", "key", "value"), args, strict=False)) | kwargs
+    return given["query"], given["key"], given["value"]
+
+
+@cache
+def eager(function: Function) -> Function:
+    """A function of transformers that writes the weights out: its result and they are returned."""
+    signature = inspect.signature(function)
+
+    @_heard
+    def handler(session: Session, function: Function, args: Arguments, kwargs: Named) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        call, module = _from_eager(bound)
+        kind = session.kind(*(bound.arguments[name] for name in ("query", "key", "value")))
+        forbidden = session.forbidden(kind, call) if session.cuts else None
+        if forbidden is None:
+            output, weights, *rest = function(*args, **kwargs)
+            doubt = _doubt(call, weights, function, module)
+        else:
+            call, hide, empty = without(call, forbidden)
+            mask = bound.arguments.get("attention_mask")
+            if mask is None:
+                mask = torch.zeros((), dtype=call.q.dtype, device=hide.device)
+            mask = mask[..., : hide.shape[-1]] if mask.dim() else mask
+            if mask.dtype == torch.bool:
+                bound.arguments["attention_mask"] = mask & ~hide
+            else:
+                bound.arguments["attention_mask"] = torch.where(hide, -torch.inf, mask)
+            output, weights, *rest = function(*bound.args, **bound.kwargs)
+            output = output.masked_fill(empty.transpose(1, 2), 0.0)  # (b, q, h, d)
+            weights = weights if weights is None else weights.masked_fill(empty, 0.0)
+            doubt = ""
+        session.saw(kind, call, output.transpose(1, 2), module, doubt)
+        session.belongs(output, bound.arguments["query"])
+        return (output, weights, *rest)
+
+    return handler(function)
+
+
+def _from_eager(bound: inspect.BoundArguments) -> tuple[Call, nn.Module]:
+    names = ("query", "key", "value", "attention_mask", "scaling", "softcap", "position_bias")
+    given = {name: bound.arguments[name] for name in names if name in bound.arguments}
+    module = bound.arguments["module"]
+    dropout = bound.arguments.get("dropout", 0.0) if module.training else 0.0
+    return from_eager(**given, dropout=dropout), module
+
+
+def _doubt(call: Call, weights: object, function: Function, module: nn.Module) -> str:
+    """Why the call does not explain the weights that came of it, by its last query; "" if it does.
+
+    Each model brings a function of its own, and some do more than their arguments say.
+    """
+    b, h, q, k = call.sizes
+    if not isinstance(weights, Tensor) or weights.shape != (b, h, q, k) or call.dropout:
+        return ""
+    with torch.no_grad(), exactly(call.q.device):
+        scores = call.scores(slice(q - 1, q), slice(0, k))
+        ours = torch.softmax(scores, -1).nan_to_num()
+        error = float((ours - weights[:, :, q - 1 :].to(ours.dtype).nan_to_num()).abs().max())
+    if error <= (3e-2 if call.q.dtype in HALF else 1e-3):
+        return ""
+    return (
+        f"watch: {type(module).__name__} does more than softmax of scaled products and mask (in "
+        f"{function.__module__}.{function.__qualname__}): weights differ by {error:.2g}; ask the "
+        "model for them with output_attentions=True"
+    )
+
+
+@_heard
+def layer(session: Session, function: Function, args: Arguments, kwargs: Named) -> Any:
+    """`torch.nn.functional.multi_head_attention_forward`."""
+    projection = from_layer(*args, **kwargs)
+    query, key, value = _qkv(args, kwargs)
+    one = query is key or query is value or query.data_ptr() in (key.data_ptr(), value.data_ptr())
+    kind = "self" if one else "cross"
+    forbidden = session.forbidden(kind, projection) if session.cuts else None
+    if forbidden is None:
+        result = function(*args, **kwargs)
+        session.saw(kind, projection, None)
+        session.belongs(result, query)
+        return result
+    call = projection.call()
+    own = call.sizes[3] - forbidden.shape[3]  # keys that the layer adds of its own
+    call, _, _ = without(call, F.pad(forbidden, (0, own)))
+    bound = _LAYER.bind(*args, **kwargs)
+    bound.apply_defaults()
+    output = attend(call.q, call.k, call.v, mask=call.mask, bias=call.bias, dropout=call.dropout)
+    session.saw(kind, call, output)
+    result = _finished(output, call, bound.arguments)
+    session.belongs(result, query)
+    return result
+
+
+def _finished(output: Tensor, call: Call, given: Named) -> tuple[Tensor, Tensor | None]:
+    """What the layer makes of the output of attention, and the weights if it was asked for them."""
+    batched = given["query"].dim() == 3
+    joined = output.permute(2, 0, 1, 3).flatten(2)  # (q, b, width)
+    joined = F.linear(joined, given["out_proj_weight"], given["out_proj_bias"])
+    weights = None
+    if given["need_weights"]:
+        scores = call.scores(*call.whole())
+        nothing = (scores == -torch.inf).all(-1, keepdim=True)
+        weights = torch.softmax(scores.masked_fill(nothing, 0.0), -1).masked_fill(nothing, 0.0)
+        weights = weights.mean(1) if given["average_attn_weights"] else weights
+    if batched:
+        return joined, weights
+    return joined.squeeze(1), None if weights is None else weights.squeeze(0)
+
+
+@_heard
+def fast_attention(session: Session, function: Function, args: Arguments, kwargs: Named) -> Any:
+    """`torch._native_multi_head_attention`: `nn.MultiheadAttention` on its fast path."""
+    result = function(*args, **kwargs)
+    query, _, _, _, heads, weight, bias, _, _, mask, _, _, mask_type = args
+    session.saw("self", from_fast_layer(query, heads, weight, bias, mask, mask_type), None)
+    return result
+
+
+@_heard
+def fast_layer(session: Session, function: Function, args: Arguments, kwargs: Named) -> Any:
+    """`torch._transformer_encoder_layer_fwd`: `nn.TransformerEncoderLayer` on its fast path."""
+    result = function(*args, **kwargs)
+    query, _, heads, weight, bias, _, _, _, norm_first, epsilon, *rest = args
+    norm = (rest[0], rest[1], epsilon) if norm_first else None
+    projection = from_fast_layer(query, heads, weight, bias, rest[-2], rest[-1], norm)
+    module = None if session.frame is None else session.frame.module
+    session.saw("self", projection, None, getattr(module, "self_attn", None))
+    return result
+
+
+def own(call: Call, compute: Callable[[Call], Result]) -> Result:
+    """regard's `attend` and `look`."""
+
+    @_heard
+    def handler(session: Session, function: Function, args: Arguments, kwargs: Named) -> Result:
+        call: Call = args[0]
+        kind = session.kind(call.q, call.k, call.v)
+        forbidden = session.forbidden(kind, call) if session.cuts else None
+        if forbidden is not None:
+            call, _, _ = without(call, forbidden)
+        result: Result = function(call)
+        session.saw(kind, call, result[0])
+        session.belongs(result[0], call.q)
+        return result
+
+    return handler(compute)(call)  # type: ignore[no-any-return]
+
+
+def without(call: Call, forbidden: Tensor) -> tuple[Call, Tensor, Tensor]:
+    """The call without the forbidden pairs, the pairs to hide, and the queries left with nothing.
+
+    These queries keep their pairs, for a softmax of nothing is NaN; their output has to be set to
+    0. What a bias lowers as far as it can counts as masked, for so does transformers.
+    """
+    rows, cols = call.whole()
+    seen = ~forbidden
+    mask, bias = call.mask_block(rows, cols), call.bias_block(rows, cols)
+    if mask is not None:
+        seen = seen & mask
+    if bias is not None:
+        given = call.bias.dtype if isinstance(call.bias, Tensor) else bias.dtype
+        seen = seen & (bias > torch.finfo(given).min / 2)
+    empty = forbidden.any(-1, keepdim=True) & ~seen.any(-1, keepdim=True)
+    allowed = Dense(~(forbidden | empty))
+    cut = dataclasses.replace(
+        call, mask=allowed if call.mask is None else call.mask & allowed, kept={}
+    )
+    return cut, forbidden & ~empty, empty

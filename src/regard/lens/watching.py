@@ -1,0 +1,180 @@
+"""`watch`: every call of attention of a model, on demand and without changing its output."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention._call import Call, unreadable
+from regard.attention.record import Look
+from regard.errors import OptionError, WordError
+from regard.lens._glance import Glance, Later, Shelf
+from regard.lens._installing import listening
+from regard.lens._joining import Track
+from regard.lens._listening import Listener
+from regard.lens._projection import Projection
+
+
+class UnseenError(WordError, KeyError):
+    """A module that was not seen to attend."""
+
+    __str__ = Exception.__str__  # not KeyError's, which prints its text in quotes
+
+
+class Seen(Mapping[str, Look]):
+    """What was seen: for each module that attends, by its name, a `Look` at all its calls.
+
+    Modules are in the order of their first call. If a module ran several times, its calls are
+    joined: queries one after the other, and each sees the keys of its own call. Where calls go on
+    from one another, as in generation, they share their keys, and key j is the word at position j.
+
+    A module that attends to its own sequence as well as to another is there twice, the second time
+    as ``"name:cross"`` (or ``"name:self"``).
+    """
+
+    def __init__(self) -> None:
+        self._tracks: dict[str, Track] = {}
+
+    def __getitem__(self, name: str) -> Look:
+        return self._track(name).look()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tracks)
+
+    def __len__(self) -> int:
+        return len(self._tracks)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tracks
+
+    def calls(self, name: str) -> tuple[Look, ...]:
+        """Each call of a module by itself, in order."""
+        return self._track(name).looks()
+
+    def kind(self, name: str) -> str:
+        """``"self"`` if the module attends to its own sequence, ``"cross"`` if to another."""
+        return self._track(name).kind
+
+    def __str__(self) -> str:
+        """A table: the modules, and what they did."""
+        if not self:
+            return "nothing was seen"
+        head = ("module", "kind", "calls", "batch", "heads", "queries", "keys")
+        rows = [head, *(self._row(track) for track in self._tracks.values())]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if i < 2 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in rows
+        )
+
+    def __repr__(self) -> str:
+        return f"Seen({len(self)} modules)\n{self}"
+
+    @staticmethod
+    def _row(track: Track) -> tuple[str, ...]:
+        sizes = track.sizes
+        b, h, _, k = sizes[-1]
+        queries = sum(size[2] for size in sizes)
+        numbers = (len(sizes), b, h, queries, k)
+        return track.name or "(the model)", track.kind, *map(str, numbers)
+
+    def _track(self, name: str) -> Track:
+        if name in self._tracks:
+            return self._tracks[name]
+        if not self._tracks:
+            raise UnseenError(
+                f"seen: {name!r} is not there, nothing was seen; call the model inside "
+                "`with regard.watch(model) as seen:`, in the same thread"
+            )
+        near = difflib.get_close_matches(str(name), self._tracks, n=3, cutoff=0.0)
+        raise UnseenError(
+            f"seen: no attention was seen in {name!r}; there are {len(self)} modules, such as "
+            f"{', '.join(map(repr, near))}; print(seen) lists them"
+        )
+
+
+class _Watcher(Listener):
+    """Puts what it hears into a `Seen`."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model, "watch")
+        self.seen = Seen()
+        self._shelf = Shelf()
+
+    def saw(
+        self, name: str, kind: str, call: Call | Projection, output: Tensor | None, doubt: str
+    ) -> None:
+        if isinstance(call, Call) and unreadable(call.q, call.k, call.v):
+            raise OptionError(
+                "watch: the model runs inside a transform of torch.func or torch.compile, whose "
+                "tensors cannot be kept; call it without"
+            )
+        track = self._track(name, kind)
+        with torch.no_grad():
+            if isinstance(call, Projection):
+                track.add(Later(call, self._shelf))
+            else:
+                last = track.last
+                track.add(Glance(call, output, shelf=self._shelf, before=last, doubt=doubt))
+
+    def _track(self, name: str, kind: str) -> Track:
+        tracks = self.seen._tracks
+        if name in tracks and tracks[name].kind != kind:
+            name = f"{name}:{kind}"
+        if name not in tracks:
+            tracks[name] = Track(name, kind)
+        return tracks[name]
+
+
+@contextmanager
+def watch(model: nn.Module) -> Iterator[Seen]:
+    """What the model attends to while it runs in this context, as a `Seen`.
+
+    Any model: regard's own, those of transformers (with sdpa or eager attention), torch's
+    `nn.Transformer`, `nn.TransformerEncoder` and `nn.MultiheadAttention`, and whatever calls
+    `scaled_dot_product_attention`. Its output does not change by a bit, and it is not asked for its
+    weights: queries, keys and values are kept, by reference where that is safe, and everything else
+    is computed from them on demand. Memory is linear in the length of the text.
+
+    torch's own layers do not show their queries, keys and values. They are computed again from the
+    vectors that the layer was given, and so are exact only to the rounding of a matrix product.
+
+    >>> model = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    >>> x = torch.randn(1, 5, 8)
+    >>> with watch(model) as seen:
+    ...     output, _ = model(x, x, x)
+    >>> print(seen)
+    module       kind  calls  batch  heads  queries  keys
+    (the model)  self      1      1      2        5     5
+    >>> seen[""].weights().shape
+    torch.Size([1, 2, 5, 5])
+    """
+    watcher = _Watcher(model)
+    with listening(watcher) as session:
+        before = session.functions.copy()
+        yield watcher.seen
+        if watcher.ran and not watcher.seen:
+            raise OptionError(_nothing(model, session.functions - before))
+
+
+def _nothing(model: nn.Module, functions: Counter[str]) -> str:
+    """The error for a model without attention that can be seen."""
+    made = {name: n for name, n in functions.items() if name.isidentifier() and "__" not in name}
+    most = sorted(made, key=lambda name: -made[name])[:12]
+    softmax = [name for name in made if "softmax" in name and name not in most]
+    calls = ", ".join(f"{name} × {made[name]}" for name in [*most, *softmax])
+    return (
+        f"watch: {type(model).__name__} ran, but made no call of attention that can be seen: not "
+        "scaled_dot_product_attention, multi_head_attention_forward, regard.attend, nor an "
+        f"attention function of transformers. It called {calls or 'no torch function'}. If it "
+        "writes attention out in products and softmax, have it call one of these (a model of "
+        "transformers may know attn_implementation='sdpa')"
+    )

@@ -1,0 +1,387 @@
+"""Sentence pairs as token numbers on disk, and what was left out on the way there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import tempfile
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import FileError, OptionError
+from regard.text.tokenizer import Tokenizer
+
+CHUNK = 8192
+"""How many pairs are encoded at once."""
+NAMED = 5
+"""How many of the pairs that are too long the report names."""
+SHORT = 10
+"""Pairs of at most so many tokens a side are never too unequal."""
+TOKENS, LENGTHS, REPORT = "tokens.bin", "lengths.npy", "report.json"
+FORMAT = 1
+
+Numbers = NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True)
+class Cleaning:
+    """Which pairs are left out.
+
+    Empty ones always are. ``max_length``: tokens a side. ``max_ratio``: of the longer side to the
+    shorter, where the longer has more than 10 tokens, so that "Hi!" may become a sentence.
+    ``drop_duplicates``: a pair that was there before, both sides alike.
+    """
+
+    max_length: int = 256
+    max_ratio: float = 4.0
+    drop_duplicates: bool = True
+
+    def __post_init__(self) -> None:
+        if self.max_length < 1:
+            raise OptionError(f"Cleaning: max_length={self.max_length}, expected 1 or more")
+        if not self.max_ratio >= 1:
+            raise OptionError(f"Cleaning: max_ratio={self.max_ratio}, expected 1 or more")
+
+
+@dataclass(frozen=True)
+class Report:
+    """How many pairs were read, what became of them, and how many tokens were kept."""
+
+    read: int = 0
+    kept: int = 0
+    empty: int = 0
+    duplicate: int = 0
+    unequal: int = 0
+    too_long: int = 0
+    too_long_lines: tuple[int, ...] = ()
+    """The numbers of the first pairs that were too long, counted from 1 as lines are."""
+    longest: int = 0
+    """The most tokens that a side of any pair had, left out or not."""
+    source_tokens: int = 0
+    target_tokens: int = 0
+    unknown_tokens: int = 0
+
+    def __str__(self) -> str:
+        lines = [f"{self.read:,} pairs read, {self.kept:,} kept"]
+        for count, why in (
+            (self.empty, "empty on a side"),
+            (self.duplicate, "there before"),
+            (self.unequal, "too unequal in length"),
+        ):
+            if count:
+                lines.append(f"{count:,} left out: {why}")
+        if self.too_long:
+            named = ", ".join(f"{line:,}" for line in self.too_long_lines)
+            more = ", …" if self.too_long > len(self.too_long_lines) else ""
+            lines.append(
+                f"{self.too_long:,} left out: too long, up to {self.longest:,} tokens "
+                f"({'line' if self.too_long == 1 else 'lines'} {named}{more})"
+            )
+        lines.append(f"{self.source_tokens:,} source tokens, {self.target_tokens:,} target tokens")
+        if self.unknown_tokens:
+            lines.append(f"{self.unknown_tokens:,} tokens are unknown to the tokenizer")
+        return "\n".join(lines)
+
+
+class EncodedPairs:
+    """Sentence pairs as token numbers on disk, memory-mapped; only their lengths are in memory.
+
+    Made by `build`, opened again by `open`. ``pairs[i]`` are the numbers of the i-th pair that was
+    kept, source and target, without start and end.
+    """
+
+    report: Report
+    """What was read and left out."""
+    fingerprint: str
+    """A short text that only the same numbers from the same tokenizer share."""
+    tokenizer: str
+    """The fingerprint of the tokenizer that made the numbers."""
+    cleaning: Cleaning
+    tokens: Numbers
+    """All numbers of all pairs, one after the other: each pair's source, then its target."""
+    starts: NDArray[np.int64]
+    """Where in ``tokens`` each pair begins."""
+    source_lengths: NDArray[np.int32]
+    target_lengths: NDArray[np.int32]
+
+    def __init__(self, folder: str | Path) -> None:
+        """The pairs in a folder; the same as `open`."""
+        folder = Path(folder)
+        about = _about(folder)
+        try:
+            lengths = np.load(folder / LENGTHS, allow_pickle=False)
+            if lengths.ndim != 2 or lengths.shape[1] != 2 or lengths.dtype != np.int32:
+                raise ValueError(f"{lengths.dtype} {lengths.shape}")
+            ends = lengths.sum(1, dtype=np.int64).cumsum()
+            self.tokens = np.memmap(folder / TOKENS, np.dtype(about["dtype"]), "r")
+        except (OSError, ValueError, EOFError, TypeError) as error:
+            raise _damaged(folder, str(error)) from None
+        if not len(ends) or len(self.tokens) != ends[-1]:
+            raise _damaged(folder, f"{len(self.tokens)} tokens, expected {ends[-1:].sum()}")
+        if (found := _fingerprint(folder, about["tokenizer"])) != about["fingerprint"]:
+            raise _damaged(folder, f"fingerprint {found}, expected {about['fingerprint']}")
+        self.report = about["report"]
+        self.cleaning = about["cleaning"]
+        self.tokenizer = about["tokenizer"]
+        self.fingerprint = found
+        self.starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+        self.source_lengths = np.ascontiguousarray(lengths[:, 0])
+        self.target_lengths = np.ascontiguousarray(lengths[:, 1])
+
+    @classmethod
+    def build(
+        cls,
+        pairs: Iterable[tuple[str, str]],
+        tokenizer: Tokenizer,
+        folder: str | Path,
+        cleaning: Cleaning | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> EncodedPairs:
+        """These pairs, cleaned, encoded and written to a folder, a few thousand at a time.
+
+        The folder appears whole or not at all; one that an earlier build made is replaced. After
+        every chunk, ``progress`` is told how many pairs were read.
+        """
+        folder = Path(folder)
+        _refuse_strangers(folder)
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+        except OSError as error:
+            raise FileError(f"{folder}: cannot be written: {error.strerror}") from None
+        try:
+            writer = _Writer(tokenizer, cleaning or Cleaning())
+            writer.write(pairs, beside, progress)
+            if not writer.counts["kept"]:
+                raise FileError(f"{folder}: no pairs left: {_in_a_line(writer.report)}")
+            _move(beside, folder)
+        except FileError:
+            raise
+        except OSError as error:
+            raise FileError(f"{folder}: cannot be written: {error.strerror or error}") from None
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        return cls(folder)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> EncodedPairs:
+        """The pairs that `build` wrote, checked to be what it wrote."""
+        return cls(folder)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, i: int) -> tuple[Numbers, Numbers]:
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"EncodedPairs: pair {i} asked for, but there are {len(self):,}")
+        start, length = self.starts[i], self.source_lengths[i]
+        middle, end = start + length, start + length + self.target_lengths[i]
+        return np.array(self.tokens[start:middle]), np.array(self.tokens[middle:end])
+
+    def __repr__(self) -> str:
+        return f"EncodedPairs({len(self):,} pairs, {len(self.tokens):,} tokens)"
+
+
+class _Writer:
+    """Pairs on their way to disk."""
+
+    def __init__(self, tokenizer: Tokenizer, cleaning: Cleaning) -> None:
+        self.tokenizer = tokenizer
+        self.cleaning = cleaning
+        self.dtype = np.dtype("<u2" if tokenizer.size <= 2**16 else "<u4")
+        self.counts = {field.name: 0 for field in dataclasses.fields(Report)}
+        self.too_long_lines: list[int] = []
+        self.lengths = array("i")
+        self.seen = _Seen()
+
+    @property
+    def report(self) -> Report:
+        return Report(**{**self.counts, "too_long_lines": tuple(self.too_long_lines)})  # type: ignore[arg-type]
+
+    def write(
+        self,
+        pairs: Iterable[tuple[str, str]],
+        folder: Path,
+        progress: Callable[[int], None] | None,
+    ) -> None:
+        stream = iter(pairs)
+        with open(folder / TOKENS, "wb") as file:
+            while chunk := list(islice(stream, CHUNK)):
+                self._write_chunk(chunk, file)
+                if progress is not None:
+                    progress(self.counts["read"])
+        lengths = np.frombuffer(self.lengths, np.int32).reshape(-1, 2)
+        np.save(folder / LENGTHS, lengths)
+        tokenizer = self.tokenizer.fingerprint
+        about = {
+            "format": FORMAT,
+            "dtype": self.dtype.str,
+            "tokenizer": tokenizer,
+            "fingerprint": _fingerprint(folder, tokenizer),
+            "cleaning": dataclasses.asdict(self.cleaning),
+            "report": dataclasses.asdict(self.report),
+        }
+        (folder / REPORT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+
+    def _write_chunk(self, chunk: list[tuple[str, str]], file: IO[bytes]) -> None:
+        first = self.counts["read"] + 1
+        self.counts["read"] += len(chunk)
+        fresh = list(self._fresh(chunk, first))
+        sides = self.tokenizer.encode_batch([text for _, *pair in fresh for text in pair])
+        kept: list[int] = []
+        for (line, _, _), source, target in zip(fresh, sides[::2], sides[1::2], strict=True):
+            if self._keeps(line, source, target):
+                kept += source
+                kept += target
+                self.lengths.extend((len(source), len(target)))
+                self.counts["kept"] += 1
+                self.counts["source_tokens"] += len(source)
+                self.counts["target_tokens"] += len(target)
+        numbers = np.array(kept, self.dtype)
+        self.counts["unknown_tokens"] += int((numbers == Tokenizer.unknown).sum())
+        file.write(numbers.tobytes())
+
+    def _fresh(self, chunk: list[tuple[str, str]], first: int) -> Iterator[tuple[int, str, str]]:
+        """The pairs, with their line, that have words on both sides and were not there before."""
+        full = [
+            (line, source, target)
+            for line, (source, target) in enumerate(chunk, first)
+            if source.strip() and target.strip()
+        ]
+        self.counts["empty"] += len(chunk) - len(full)
+        if not self.cleaning.drop_duplicates:
+            yield from full
+            return
+        new = self.seen.add([_hash(source, target) for _, source, target in full])
+        self.counts["duplicate"] += len(full) - int(new.sum())
+        yield from (pair for pair, is_new in zip(full, new, strict=True) if is_new)
+
+    def _keeps(self, line: int, source: list[int], target: list[int]) -> bool:
+        shorter, longer = sorted((len(source), len(target)))
+        self.counts["longest"] = max(self.counts["longest"], longer)
+        if not shorter:
+            self.counts["empty"] += 1
+        elif longer > self.cleaning.max_length:
+            self.counts["too_long"] += 1
+            if len(self.too_long_lines) < NAMED:
+                self.too_long_lines.append(line)
+        elif longer > SHORT and longer > self.cleaning.max_ratio * shorter:
+            self.counts["unequal"] += 1
+        else:
+            return True
+        return False
+
+
+class _Seen:
+    """Which numbers were there before, in 8 bytes each.
+
+    Sorted runs, of which each is at least twice as long as the next: few runs to search, and no
+    number is moved more often than there are runs.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[NDArray[np.uint64]] = []
+
+    def add(self, numbers: list[int]) -> NDArray[np.bool_]:
+        """For each number, whether it is new; then it is not any more."""
+        run, at = np.unique(np.array(numbers, np.uint64), return_index=True)
+        fresh = np.ones(len(run), np.bool_)
+        for old in self._runs:
+            places = np.minimum(np.searchsorted(old, run), len(old) - 1)
+            fresh &= old[places] != run
+        new = np.zeros(len(numbers), np.bool_)
+        new[at[fresh]] = True
+        if len(run := run[fresh]):
+            while self._runs and len(self._runs[-1]) < 2 * len(run):
+                run = np.sort(np.concatenate([self._runs.pop(), run]), kind="stable")
+            self._runs.append(run)
+        return new
+
+
+def _hash(source: str, target: str) -> int:
+    text = f"{source.strip()}\n{target.strip()}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "little")
+
+
+def _fingerprint(folder: Path, tokenizer: str) -> str:
+    total = blake2b(tokenizer.encode(), digest_size=16)
+    for name in (LENGTHS, TOKENS):
+        with open(folder / name, "rb") as file:
+            while block := file.read(2**20):
+                total.update(block)
+    return total.hexdigest()
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    """What the report file says, with the report and the cleaning as objects."""
+    if not folder.is_dir():
+        raise FileError(f"{folder}: no such folder of encoded pairs; make it with build")
+    try:
+        about = json.loads((folder / REPORT).read_text(encoding="utf-8"))
+        if about["format"] != FORMAT:
+            raise FileError(
+                f"{folder}: written in format {about['format']}, expected {FORMAT}; build it again"
+            )
+        lines = tuple(about["report"]["too_long_lines"])
+        about["report"] = Report(**{**about["report"], "too_long_lines": lines})
+        about["cleaning"] = Cleaning(**about["cleaning"])
+        for name in ("dtype", "tokenizer", "fingerprint"):
+            if not isinstance(about[name], str):
+                raise TypeError(f"{name} is no text")
+    except FileError:
+        raise
+    except FileNotFoundError:
+        raise FileError(f"{folder}: not a folder of encoded pairs: it has no {REPORT}") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(folder, f"{REPORT}: {error}") from None
+    result: dict[str, Any] = about
+    return result
+
+
+def _damaged(folder: Path, what: str) -> FileError:
+    return FileError(f"{folder}: the encoded pairs are damaged ({what}); build them again")
+
+
+def _in_a_line(report: Report) -> str:
+    return "; ".join(str(report).splitlines()[:-1])
+
+
+def _refuse_strangers(folder: Path) -> None:
+    """Raise if building here would destroy something that is not ours."""
+    if folder.exists() and not (folder / REPORT).is_file():
+        if not folder.is_dir():
+            raise FileError(f"{folder}: a file of this name exists, expected a folder")
+        if any(folder.iterdir()):
+            raise FileError(f"{folder}: the folder exists and holds other files; name another")
+
+
+def _move(beside: Path, folder: Path) -> None:
+    """Put a finished folder in its place."""
+    beside.chmod(0o777 & ~_umask())
+    old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
+    if folder.exists():
+        os.replace(folder, old / folder.name)
+    try:
+        os.replace(beside, folder)
+    except OSError:
+        if (old / folder.name).exists():
+            os.replace(old / folder.name, folder)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,88 @@
+"""Which reading a German translation has chosen."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from regard.text._grammar.german import PRONOUNS
+from regard.text._grammar.nouns import NOUNS
+from regard.text._grammar.pair import Pair
+from regard.text._grammar.senses import WORDS
+
+_CONJUNCTIONS = "weil da denn obwohl obgleich sodass dass bevor ehe nachdem als wenn damit bis"
+CONJUNCTIONS = frozenset(re.findall(r"\w+", _CONJUNCTIONS))
+"""Words that open the clause of the pronoun."""
+_WORDS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*|[.,;:!?]")
+_GENDER = {word: gender for gender, words in PRONOUNS.items() for word in words}
+COMPOUND = 6
+"""From so many letters on, a noun is also recognised as the end of a longer word."""
+
+
+def chosen_gender(translation: str) -> str | None:
+    """The gender (m, f, n) of the first er, ihn, sie or es in the clause about *it*.
+
+    The clause begins behind the first conjunction (*weil*, *denn*, *obwohl* …), wherever that
+    stands; without one, behind the first punctuation mark that something follows.
+
+    >>> chosen_gender("Das Tier überquerte die Straße nicht, denn sie war zu breit.")
+    'f'
+    """
+    words = [word.lower() for word in _WORDS.findall(translation)]
+    opening = [place for place, word in enumerate(words) if word in CONJUNCTIONS]
+    marks = [place for place, word in enumerate(words) if not word[0].isalpha()]
+    for place in (opening or marks)[:1]:
+        for word in words[place + 1 :]:
+            if word in _GENDER:
+                return _GENDER[word]
+    return None
+
+
+def judge_reference(pair: Pair, translation: str) -> bool | None:
+    """Whether the pronoun has the gender of the noun that *it* stands for.
+
+    A wrong gender is not held against a translation that calls the noun by another name.
+    """
+    gender = chosen_gender(translation)
+    referent = NOUNS[str(pair.referent)]
+    if gender is None:
+        return None
+    if gender == referent.gender:
+        return True
+    words = [word.lower() for word in _WORDS.findall(translation)]
+    named = any(
+        word.endswith(form.lower())
+        for word in words
+        for form in (referent.german, referent.oblique)
+    )
+    return False if named else None
+
+
+def judge_sense(pair: Pair, translation: str) -> bool | None:
+    """Whether the noun of the right sense is there, and that of no other."""
+    found = set()
+    forms = _forms(pair.word)
+    for word in _WORDS.findall(translation):
+        ends = [form for form in forms if _is(word, form)]
+        if ends:
+            found.add(forms[max(ends, key=len)])
+    if len(found) != 1:
+        return None
+    return found == {pair.sense}
+
+
+@cache
+def _forms(word: str) -> dict[str, str]:
+    """The forms of all senses of an English word, each with the sense it belongs to."""
+    return {form.lower(): sense.name for sense in WORDS[word] for form in sense.forms}
+
+
+def _is(word: str, form: str) -> bool:
+    """Whether a word of a translation is this form, or a compound that ends in it.
+
+    Compounds only of long forms: *Verkäufer* does not end in *Ufer* for nothing.
+    """
+    lower = word.lower()
+    if not word[0].isupper():
+        return False
+    return lower == form or (len(form) >= COMPOUND and lower.endswith(form))

@@ -1,0 +1,25 @@
+"""Reading the tables: text files of lines under headings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+
+GENDER = {"der": "m", "die": "f", "das": "n"}
+
+
+def rows(table: str) -> Iterator[tuple[str, str]]:
+    """The lines of a table, each behind the heading it stands under.
+
+    A heading begins with ``=``, a comment with ``#``; blank lines are for the eye.
+
+    >>> next(rows("adjectives"))
+    ('graded', 'tired         müde           animal')
+    """
+    heading = ""
+    path = files("regard.text._grammar") / "tables" / f"{table}.txt"
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("="):
+            heading = line[1:].strip()
+        elif line.strip() and not line.startswith("#"):
+            yield heading, line

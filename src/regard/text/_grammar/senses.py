@@ -1,0 +1,273 @@
+"""Words of two senses that German tells apart, and the sentences that decide between them.
+
+They are read from ``tables/senses.txt`` and ``tables/contexts.txt``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from random import Random
+
+from regard.text._grammar.draw import Draw
+from regard.text._grammar.frames import PAST_ADVERBS
+from regard.text._grammar.german import (
+    CASES,
+    Noun,
+    capital,
+    contracted,
+    english_determiner,
+    fill,
+    german_phrase,
+)
+from regard.text._grammar.pair import Pair
+from regard.text._grammar.reading import GENDER, rows
+from regard.text._grammar.split import held_out, joined, vocabulary
+
+CONTEXTS_HELD_OUT = 0.2
+"""The share of the contexts of each sense that only test."""
+
+PEOPLE = (
+    ("I", "ich"),
+    ("he", "er"),
+    ("she", "sie"),
+    ("Tom", "Tom"),
+    ("Anna", "Anna"),
+    ("my father", "mein Vater"),
+    ("my sister", "meine Schwester"),
+    ("the woman", "die Frau"),
+)
+DETERMINERS = {
+    "x": ("the", "this", "that", "a"),
+    "the": ("the",),
+    "a": ("a",),
+    "my": ("my", "your", "his", "her"),
+}
+"""What the slots for the word can begin with."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sense:
+    """One sense of an English word: the German noun, and the words by which it is recognised."""
+
+    noun: Noun
+    forms: tuple[str, ...]
+    """The noun, its other forms, and synonyms."""
+
+    @property
+    def word(self) -> str:
+        """The English word."""
+        return self.noun.english
+
+    @property
+    def name(self) -> str:
+        """The German noun."""
+        return self.noun.german
+
+
+def _read() -> dict[str, Sense]:
+    senses = {}
+    for _, line in rows("senses"):
+        word, der, german, *forms = line.split()
+        german, _, oblique = german.partition("/")
+        noun = Noun(word, german, GENDER[der], oblique or german, frozenset())
+        every = tuple(dict.fromkeys((german, oblique or german, *forms)))
+        senses[german] = Sense(noun, every)
+    return senses
+
+
+SENSES = _read()
+"""All senses by their German noun."""
+WORDS = {
+    word: tuple(sense for sense in SENSES.values() if sense.word == word)
+    for word in dict.fromkeys(sense.word for sense in SENSES.values())
+}
+"""The senses of each English word."""
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """A sentence that decides the sense of a word, with slots for the word and for people."""
+
+    sense: Sense
+    name: str
+    """The English with its slots; several senses may share it."""
+    english: str
+    german: str
+
+    @property
+    def combination(self) -> str:
+        """Word, sense and sentence, which stand in one split only."""
+        return joined(self.sense.word, self.sense.name, self.english)
+
+    @property
+    def _slot(self) -> str:
+        """The slot of the word."""
+        return next(slot for slot in DETERMINERS if f"{{{slot}}}" in self.english)
+
+    @property
+    def _sizes(self) -> tuple[int, int, int]:
+        return (
+            len(DETERMINERS[self._slot]),
+            len(PEOPLE) if "{who}" in self.english else 1,
+            1 + len(PAST_ADVERBS) if "|" in self.german else 1,
+        )
+
+    @property
+    def count(self) -> int:
+        """How many sentences it makes."""
+        return prod(self._sizes)
+
+    def write(self, number: int) -> Pair:
+        """The sentence of a number below `count`."""
+        digits = []
+        for size in self._sizes:
+            number, digit = divmod(number, size)
+            digits.append(digit)
+        who, noun, slot = PEOPLE[digits[1]], self.sense.noun, self._slot
+        determiner = DETERMINERS[slot][digits[0]]
+        before = f"{english_determiner(determiner, noun.english)} "
+        english, german = self._worded(digits[2])
+        source, places = fill(english, {"who": who[0], slot: before + noun.english})
+        cases = {
+            slot if case == "nom" else f"{slot}.{case}": german_phrase(determiner, noun, case)
+            for case in CASES
+        }
+        target, _ = fill(german, {"who": who[1], **cases})
+        return Pair(
+            source=capital(source) + ".",
+            target=contracted(capital(target)) + ".",
+            kind="senses",
+            word=noun.english,
+            position=places[slot] + len(before),
+            answer=noun.form("nom" if f"{{{slot}}}" in german else "acc"),
+            wrong=tuple(
+                form
+                for other in WORDS[noun.english]
+                if other is not self.sense
+                for form in other.forms
+            ),
+            frame=self.name,
+            combinations=(self.combination,),
+            sense=noun.german,
+        )
+
+    def _worded(self, adverb: int) -> tuple[str, str]:
+        """The templates, with an adverb in front unless its number is 0."""
+        if "|" not in self.german:
+            return self.english, self.german
+        subject, verb, rest = (part.strip() for part in self.german.split("|"))
+        if not adverb:
+            return self.english, f"{subject} {verb} {rest}".strip()
+        when, wann = PAST_ADVERBS[adverb - 1]
+        return f"{when} {self.english}", f"{wann} {verb} {subject} {rest}".strip()
+
+
+def _expanded(english: str, german: str) -> Iterator[tuple[str, str]]:
+    """The sentence once for each of its fillers ``[dog/fox]``."""
+    pattern = re.compile(r"\[([^\]]*)\]")
+    fillers = [pattern.findall(text)[0].split("/") for text in (english, german) if "[" in text]
+    if not fillers:
+        yield english, german
+        return
+    for one, other in zip(*fillers, strict=True):
+        yield pattern.sub(one, english), pattern.sub(other, german)
+
+
+@cache
+def contexts() -> tuple[Context, ...]:
+    """All contexts of all senses."""
+    found: list[Context] = []
+    groups: dict[str, str] = {}
+    for heading, line in rows("contexts"):
+        names, _, text = line.partition(": ")
+        if heading == "groups of senses":
+            groups[names] = text
+            continue
+        template, german = text.split(" / ")
+        senses = [name for group in names.split() for name in groups.get(group, group).split()]
+        found += [
+            Context(SENSES[name], template, english, other)
+            for name in senses
+            for english, other in _expanded(template, german)
+        ]
+    return tuple(found)
+
+
+@cache
+def every_context() -> frozenset[str]:
+    """All combinations of a sense with a context."""
+    return frozenset(context.combination for context in contexts())
+
+
+@cache
+def contexts_held_out() -> frozenset[str]:
+    """The combinations of a sense with a context that are held out.
+
+    A context that only one sense has, and in one form, is for training, and so is one with a word
+    that stands nowhere else: it could not be learned from anything else.
+    """
+    groups: dict[str, list[str]] = {}
+    for context in contexts():
+        groups.setdefault(context.sense.name, []).append(context.combination)
+    needs = {
+        context.combination: {context.name, *vocabulary(context.english, context.german)}
+        for context in contexts()
+    }
+    return held_out(groups.values(), CONTEXTS_HELD_OUT, needs)
+
+
+def _of_split(split: str) -> dict[str, list[list[Context]]]:
+    """The contexts of a split, by word and sense."""
+    return {
+        word: [
+            [
+                context
+                for context in contexts()
+                if context.sense is sense
+                and (context.combination in contexts_held_out()) == (split == "test")
+            ]
+            for sense in senses
+        ]
+        for word, senses in WORDS.items()
+    }
+
+
+@cache
+def size(split: str) -> int:
+    """How many sentences there are."""
+    return sum(
+        context.count
+        for senses in _of_split(split).values()
+        for of_sense in senses
+        for context in of_sense
+    )
+
+
+def draw(split: str, seed: int) -> Iterator[Pair]:
+    """All sentences, each once, in an order that the seed decides.
+
+    Words are drawn alike, the senses of a word in turn while they last, and contexts alike.
+    """
+    random = Random(f"senses {split} {seed}")
+    words = [
+        [[(context, Draw(context.count, random)) for context in of_sense] for of_sense in senses]
+        for senses in _of_split(split).values()
+    ]
+    turns: list[list[int]] = [[] for _ in words]
+    while words:
+        place = random.randrange(len(words))
+        senses = words[place]
+        turns[place] = turns[place] or random.sample(range(len(senses)), len(senses))
+        of_sense = senses[turns[place].pop()]
+        if of_sense:
+            number = random.randrange(len(of_sense))
+            context, left = of_sense[number]
+            yield context.write(left.next())
+            if not left.left:
+                del of_sense[number]
+        elif not any(senses):
+            del words[place], turns[place]

@@ -1,0 +1,185 @@
+"""Writing the sentences of the reference grammar: every way to say what a topic says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+
+from regard.text._grammar.frames import Frame
+from regard.text._grammar.german import (
+    CASES,
+    Noun,
+    agreed,
+    capital,
+    contracted,
+    english_determiner,
+    fill,
+    german_phrase,
+    pronoun,
+)
+from regard.text._grammar.pair import Pair
+from regard.text._grammar.reference import Topic, of_nouns
+
+PEOPLE = (("I", "ich"), ("we", "wir"), *((name, name) for name in ("Tom", "Anna", "Paul", "Lisa")))
+OTHERS = tuple((name, name) for name in ("Emma", "Peter", "Max"))
+NOBODY = (("", ""),)
+_SHORT = {
+    "did not": "didn't",
+    "does not": "doesn't",
+    "could not": "couldn't",
+    "cannot": "can't",
+    "has not": "hasn't",
+}
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A main clause as it is written, and the tense of what follows."""
+
+    english: str
+    german: str
+    tense: str
+    plain: bool
+    """Whether it has no adverb."""
+
+
+@cache
+def clauses(frame: Frame) -> tuple[Clause, ...]:
+    """The main clauses of a frame, *not* in full and shortened; first those without an adverb."""
+    found = []
+    for main in frame.mains:
+        subject, verb, rest = (part.strip() for part in main.german.split("|"))
+        for english in dict.fromkeys((main.english, _shortened(main.english))):
+            found.append(Clause(english, f"{subject} {verb} {rest}", main.tense, True))
+            for adverb, german in main.adverbs:
+                inverted = f"{german} {verb} {subject} {rest}"
+                found.append(Clause(f"{adverb} {english}", inverted, main.tense, False))
+    return tuple(sorted(found, key=lambda clause: not clause.plain))
+
+
+def _shortened(english: str) -> str:
+    for whole, short in _SHORT.items():
+        english = english.replace(whole, short)
+    return english
+
+
+@cache
+def determiners(frame: Frame, a: Noun, b: Noun) -> tuple[tuple[str, str], ...]:
+    """The determiners that the two nouns can have; at least one is *the*."""
+    negated = " nicht" in frame.mains[0].german
+    return (
+        ("the", "the"),
+        *((word, "the") for word in _beside_the(a, negated)),
+        *(("the", word) for word in _beside_the(b, negated)),
+    )
+
+
+@cache
+def _beside_the(noun: Noun, negated: bool) -> tuple[str, ...]:
+    """Nobody has *a hay* or *my river*, few have a lion, and German does not say *nicht ein*."""
+    wild = "animal" in noun.tags and not noun.tags & {"pet", "draught"}
+    indefinite = () if negated or "mass" in noun.tags else ("a",)
+    owned = () if wild or noun.tags & {"land", "public"} else ("my", "our")
+    return ("this", "that", *indefinite, *owned)
+
+
+class Wording:
+    """All ways to say what a topic says, of any two nouns that fit; each way has a number.
+
+    The lowest numbers are the common ways: *the* twice, the first link of the frame (*because*,
+    say) and no adverb.
+    """
+
+    def __init__(self, topic: Topic) -> None:
+        frame = topic.frame
+        self.topic = topic
+        self._clauses = clauses(frame)
+        said = topic.said.said(self._clauses[0].tense, frame.links[0].last, frame.degrees)
+        self._people = PEOPLE if "{who}" in self._clauses[0].english else NOBODY
+        self._others = OTHERS if "{other}" in said[0][0] else NOBODY
+        self._sizes = (
+            len(said),
+            len(self._people),
+            len(self._others),
+            len(self._clauses),
+            len(frame.links),
+        )
+        plain = sum(clause.plain for clause in self._clauses)
+        self.common = prod(self._sizes[:3]) * plain
+        """How many ways are common."""
+
+    def count(self, a: Noun, b: Noun) -> int:
+        """How many ways there are."""
+        return prod(self._sizes) * len(determiners(self.topic.frame, a, b))
+
+    def write(self, number: int, a: Noun, b: Noun) -> Pair:
+        """The sentence of a number below `count`."""
+        digits = []
+        for size in self._sizes:
+            number, digit = divmod(number, size)
+            digits.append(digit)
+        degree, person, other, main, joint = digits
+        frame, clause = self.topic.frame, self._clauses[main]
+        link = frame.links[joint]
+        english, german = self.topic.said.said(clause.tense, link.last, frame.degrees)[degree]
+        who, whom = self._people[person], self._others[other]
+        return _pair(
+            self.topic,
+            f"{clause.english}{link.english}{english}.",
+            agreed(f"{clause.german}{link.german}{german}.", plural=who[0] == "we"),
+            (a, b),
+            determiners(frame, a, b)[number],
+            {"who": who, "other": whom},
+            new_sentence=link.english == ". ",
+        )
+
+
+def _pair(
+    topic: Topic,
+    english: str,
+    german: str,
+    nouns: tuple[Noun, Noun],
+    chosen: tuple[str, str],
+    people: dict[str, tuple[str, str]],
+    new_sentence: bool,
+) -> Pair:
+    """The templates filled with nouns, determiners, people and pronouns."""
+    referent, rival = nouns if topic.first else nouns[::-1]
+    source_values = {slot: names[0] for slot, names in people.items()}
+    target_values = {slot: names[1] for slot, names in people.items()}
+    before = {}
+    for slot, noun, determiner in zip("ab", nouns, chosen, strict=True):
+        word = english_determiner(determiner, noun.english)
+        before[slot] = len(word) + 1
+        source_values[slot] = f"{word} {noun.english}"
+        for case in CASES:
+            target_values[_slot(slot, case)] = german_phrase(determiner, noun, case)
+    source_values["it"] = "It" if new_sentence else "it"
+    for case in ("nom", "acc"):
+        stands = pronoun(referent, case)
+        target_values[_slot("it", case)] = capital(stands) if new_sentence else stands
+    source, places = fill(english, source_values)
+    target, _ = fill(german, target_values)
+    starts = [places[slot] + before[slot] for slot in "ab"]
+    case = "acc" if "{it.acc}" in german else "nom"
+    answer, wrong = pronoun(referent, case), pronoun(rival, case)
+    return Pair(
+        source=capital(source),
+        target=capital(contracted(target)),
+        kind="reference",
+        word="it",
+        position=places["it"],
+        answer=answer,
+        wrong=(wrong,) if wrong != answer else (),
+        frame=topic.frame.name,
+        combinations=(of_nouns(*nouns), topic.combination),
+        referent=referent.english,
+        referent_position=starts[0 if topic.first else 1],
+        other=rival.english,
+        other_position=starts[1 if topic.first else 0],
+    )
+
+
+def _slot(name: str, case: str) -> str:
+    return name if case == "nom" else f"{name}.{case}"

@@ -1,0 +1,127 @@
+"""The built-in corpus: English–German sentences in which one word must be understood.
+
+Two kinds. In **reference**, *it* stands for one of two nouns, and what is said of it decides which:
+"The animal didn't cross the street because it was too tired / too wide." German must say *es* or
+*sie*. In **senses**, a word has two meanings that German tells apart, and the context decides:
+*bat* is *Fledermaus* or *Schläger*. Every pair knows the answer.
+
+The grammar stands beside this file in plain tables, `_grammar/tables`: nouns, adjectives, events
+and frames; senses and contexts.
+
+Training and test never share a combination: a pair of nouns, a frame with a predicate, or a sense
+with a context is in one of them only, decided by a hash of its name, whatever the seed and however
+many sentences are drawn. The two readings of a frame are drawn in turn, so that guessing the
+nearest noun is right half of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from operator import index
+
+from regard.errors import OptionError
+from regard.text._grammar import balance, judging, reference, senses
+from regard.text._grammar.nouns import NOUNS
+from regard.text._grammar.pair import Pair
+from regard.text._grammar.split import SPLITS, joined
+
+__all__ = ["KINDS", "SPLITS", "Pair", "generate", "judge", "nearest", "size", "split_of"]
+
+KINDS = ("reference", "senses")
+_DRAWN = {"reference": balance.draw, "senses": senses.draw}
+_SIZES = {"reference": balance.size, "senses": senses.size}
+
+
+def generate(
+    kind: str = "reference", split: str = "train", n: int = 1000, seed: int = 0
+) -> Iterator[Pair]:
+    """n different pairs of a kind and a split; the same ones for the same seed, everywhere.
+
+    Fewer are the beginning of more: ``generate(n=10)`` is how ``generate(n=1000)`` begins.
+
+    >>> pair = next(generate("reference", "test"))
+    >>> pair.source
+    ''
+    >>> pair.target
+    ''
+    >>> pair.referent, pair.other, pair.answer
+    ()
+    """
+    _check("generate", kind, split)
+    count = _whole("n", n)
+    if not 0 <= count <= size(kind, split):
+        raise OptionError(
+            f"generate: n={count}, but there are {size(kind, split)} sentences of kind={kind!r} "
+            f"in split={split!r}; ask for 0 to {size(kind, split)}"
+        )
+    return islice(_DRAWN[kind](split, _whole("seed", seed)), count)
+
+
+def size(kind: str = "reference", split: str = "train") -> int:
+    """How many different pairs `generate` can give."""
+    _check("size", kind, split)
+    return _SIZES[kind](split)
+
+
+def split_of(combination: str) -> str:
+    """The split that has this combination, ``"train"`` or ``"test"``: one of `Pair.combinations`.
+
+    >>> split_of("animal + street"), split_of("cross + tired"), split_of("cross + lazy")
+    ('test', 'test', 'train')
+    """
+    if combination in reference.every_topic():
+        return "test" if combination in reference.topics_held_out() else "train"
+    if combination in senses.every_context():
+        return "test" if combination in senses.contexts_held_out() else "train"
+    nouns = combination.split(" + ")
+    if len(nouns) != 2 or not NOUNS.keys() >= set(nouns):
+        raise OptionError(
+            f"split_of: {combination!r} is unknown, expected two nouns, a frame and a predicate, "
+            f"or word, sense and context, joined by ' + ', as in Pair.combinations"
+        )
+    return "test" if reference.nouns_held_out(joined(*sorted(nouns))) else "train"
+
+
+def judge(pair: Pair, translation: str) -> bool | None:
+    """Whether a German translation of the source has chosen the right reading; None: cannot tell.
+
+    Reference: the first er, ihn, sie or es behind the conjunction (or, without one, behind the
+    first punctuation mark) must have the gender of the noun that *it* stands for. If it has not,
+    the translation is wrong, unless it does not call that noun as the grammar does. Senses: the
+    noun of the right sense, a form, synonym or compound of it, must be there, and that of another
+    sense must not; with both or neither, nothing can be told.
+
+    >>> pair = next(generate("reference", "test"))
+    >>> judge(pair, pair.target)
+    True
+    """
+    if pair.kind == "reference":
+        return judging.judge_reference(pair, translation)
+    return judging.judge_sense(pair, translation)
+
+
+def nearest(pair: Pair) -> str:
+    """The German pronoun of the noun that stands nearest before *it*: right half of the time."""
+    if pair.referent_position is None or pair.other_position is None:
+        raise OptionError(
+            f"nearest: the pair has kind={pair.kind!r}, expected 'reference', which has two nouns"
+        )
+    if pair.referent_position > pair.other_position or not pair.wrong:
+        return pair.answer
+    return pair.wrong[0]
+
+
+def _check(function: str, kind: str, split: str) -> None:
+    for name, value, known in (("kind", kind, KINDS), ("split", split, SPLITS)):
+        if value not in known:
+            raise OptionError(
+                f"{function}: {name}={value!r} is unknown, expected {' or '.join(known)}"
+            )
+
+
+def _whole(name: str, value: int) -> int:
+    try:
+        return index(value)
+    except TypeError:
+        raise OptionError(f"generate: {name}={value!r}, expected a whole number") from None

@@ -1,0 +1,383 @@
+"""`watch` on the architectures of transformers: random weights, tiny sizes, their own code."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from regard import OptionError
+from regard.lens import Seen, watch
+
+transformers = pytest.importorskip("transformers", reason="needs the extra hf")
+
+B, N = 2, 9
+Options = dict[str, Any]
+
+SIZES: Options = {
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
+    "vocab_size": 99, "max_position_embeddings": 256, "pad_token_id": 0, "bos_token_id": 1,
+    "eos_token_id": 2,
+}  # fmt: skip
+GROUPED = SIZES | {"num_key_value_heads": 2, "head_dim": 8}
+PAIR: Options = {
+    "vocab_size": 99, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2,
+    "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64, "max_position_embeddings": 256, "pad_token_id": 0, "bos_token_id": 1,
+    "eos_token_id": 2, "decoder_start_token_id": 3,
+}  # fmt: skip
+PICTURE: Options = {
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
+    "image_size": 16, "patch_size": 4,
+}  # fmt: skip
+
+
+def words(length: int = N) -> Tensor:
+    return torch.randint(5, 99, (B, length))
+
+
+def padded(left: bool = False) -> Tensor:
+    there = torch.ones(B, N, dtype=torch.long)
+    if left:
+        there[1, :3] = 0
+    else:
+        there[1, 6:] = 0
+    return there
+
+
+def text() -> Options:
+    return {"input_ids": words(), "attention_mask": padded()}
+
+
+def pair() -> Options:  # both sides as long: lengths tell nothing
+    return text() | {"decoder_input_ids": words()}
+
+
+def picture() -> Options:
+    return {"pixel_values": torch.randn(B, 3, 16, 16)}
+
+
+GPT2: Options = {
+    "n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99, "n_positions": 256,
+    "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+DISTIL: Options = {
+    "vocab_size": 99, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64,
+    "max_position_embeddings": 64,
+}  # fmt: skip
+T5: Options = {
+    "vocab_size": 99, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4,
+    "decoder_start_token_id": 0,
+}  # fmt: skip
+SPEECH: Options = {
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
+    "conv_dim": (16, 16), "conv_stride": (5, 4), "conv_kernel": (10, 4),
+    "num_feat_extract_layers": 2, "num_conv_pos_embeddings": 4,
+    "num_conv_pos_embedding_groups": 2,
+}  # fmt: skip
+WHISPER = PAIR | {
+    "num_mel_bins": 8, "max_source_positions": N, "max_target_positions": 20,
+    "suppress_tokens": None, "begin_suppress_tokens": None,
+}  # fmt: skip
+
+ARCHITECTURES: dict[str, tuple[str, Options, Callable[[], Options]]] = {
+    "ALBERT": ("Albert", SIZES | {"embedding_size": 16}, text),
+    "BERT": ("Bert", SIZES, text),
+    "DistilBERT": ("DistilBert", DISTIL, text),
+    "ELECTRA": ("Electra", SIZES | {"embedding_size": 32}, text),
+    "ModernBERT": (
+        "ModernBert",
+        SIZES
+        | {"num_hidden_layers": 3, "local_attention": 4, "global_attn_every_n_layers": 2}
+        | {"cls_token_id": 1, "sep_token_id": 2},
+        text,
+    ),
+    "RoBERTa": ("Roberta", SIZES, text),
+    "GPT-2": ("GPT2", GPT2, text),
+    "GPT-NeoX": ("GPTNeoX", SIZES, text),
+    "Gemma 3": (
+        "Gemma3Text",
+        GROUPED | {"sliding_window": 4, "layer_types": ["sliding_attention", "full_attention"]},
+        text,
+    ),
+    "Llama": ("Llama", GROUPED, text),
+    "Mistral": ("Mistral", GROUPED | {"sliding_window": 4}, text),
+    "OPT": ("OPT", SIZES | {"ffn_dim": 64, "word_embed_proj_dim": 32}, text),
+    "Phi-3": ("Phi3", GROUPED, text),
+    "Qwen3": ("Qwen3", GROUPED, text),
+    "BART": ("Bart", PAIR, pair),
+    "Marian": ("Marian", PAIR, pair),
+    "Pegasus": ("Pegasus", PAIR, pair),
+    "T5": ("T5", T5, pair),
+    "Whisper": (
+        "Whisper",
+        WHISPER,
+        lambda: {"input_features": torch.randn(B, 8, 2 * N), "decoder_input_ids": words()},
+    ),
+    "wav2vec 2.0": ("Wav2Vec2", SPEECH, lambda: {"input_values": torch.randn(B, 400)}),
+    "CLIP": (
+        "CLIP",
+        {"text_config": SIZES, "vision_config": PICTURE, "projection_dim": 16},
+        lambda: text() | picture(),
+    ),
+    "ViT": ("ViT", PICTURE, picture),
+}
+"""By name: the prefix of the classes, the configuration, and what the model is given."""
+
+
+def build(prefix: str, options: Options, attention: str, head: str = "Model") -> Any:
+    """A model with random weights, the same ones each time."""
+    config = getattr(transformers, f"{prefix}Config")(**copy.deepcopy(options))
+    torch.manual_seed(0)
+    model = getattr(transformers, f"{prefix}{head}")
+    return model._from_config(config, attn_implementation=attention).eval()
+
+
+def unchanged(model: Any, run: Callable[[], Any]) -> Seen:
+    """What is seen of a model whose output watching does not change by a bit."""
+    plain = run()
+    with watch(model) as seen:
+        watched = run()
+    pairs = list(zip(tensors(plain), tensors(watched), strict=True))
+    assert pairs
+    assert all(torch.equal(a, b) for a, b in pairs)
+    return seen
+
+
+def tensors(result: object) -> list[Tensor]:
+    if isinstance(result, Tensor):
+        return [result]
+    values = result.values() if isinstance(result, dict) else result
+    if not isinstance(values, list | tuple) and not isinstance(result, dict):
+        return []
+    return [x for value in values for x in tensors(value)]
+
+
+def asked(result: Any) -> list[Tensor]:
+    """The weights that a model itself returns, in the order in which it computes them."""
+    if hasattr(result, "text_model_output"):
+        pictures, texts = result.vision_model_output, result.text_model_output
+        return [*pictures.attentions, *texts.attentions]
+    if "encoder_attentions" in result:
+        both = zip(result.decoder_attentions, result.cross_attentions, strict=True)
+        return [*result.encoder_attentions, *(x for one in both for x in one)]
+    return list(result.attentions)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_architectures(name: str, attention: str) -> None:
+    prefix, options, make = ARCHITECTURES[name]
+    model, inputs = build(prefix, options, attention), make()
+    with torch.no_grad():
+        seen = unchanged(model, lambda: model(**inputs))
+        eager = build(prefix, options, "eager")
+        expected = asked(eager(**inputs, output_attentions=True))
+    looks = [(name, look) for name in seen for look in seen.calls(name)]
+    assert len(looks) == len(expected) > 1
+    assert all(seen.kind(name) == ("cross" if _is_cross(name) else "self") for name in seen)
+    there = inputs.get("attention_mask", torch.ones(B, N)).bool()
+    for (module, look), weights in zip(looks, expected, strict=True):
+        ours = look.weights()
+        if ours.shape[2] == N and "decoder.layers" not in module:  # padding looks at random
+            ours, weights = (w.transpose(1, 2)[there] for w in (ours, weights))
+        torch.testing.assert_close(ours, weights, atol=1e-5, rtol=0)
+
+
+def _is_cross(name: str) -> bool:
+    return name.endswith(("encoder_attn", "EncDecAttention"))
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("name", ["BERT", "Llama", "Gemma 3", "Marian", "T5", "ViT"])
+def test_inference_mode_and_autocast(name: str, attention: str) -> None:
+    prefix, options, make = ARCHITECTURES[name]
+    model, inputs = build(prefix, options, attention), make()
+    with torch.no_grad():
+        reference = unchanged(model, lambda: model(**inputs))
+    with torch.inference_mode():
+        seen = unchanged(model, lambda: model(**inputs))
+    for module in reference:
+        assert torch.equal(seen[module].weights(), reference[module].weights())
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        low = unchanged(model, lambda: model(**inputs))
+    assert list(low) == list(reference)
+    for module in reference:
+        assert low[module].q.dtype in (torch.bfloat16, torch.float32)
+        error = (low[module].weights() - reference[module].weights()).abs()
+        assert error.max() < 0.05 or name == "T5"  # unscaled products, rounded
+    if attention == "sdpa":
+        assert low[module].q.dtype == torch.bfloat16
+
+
+def test_training_with_dropout() -> None:
+    model = build("Bert", SIZES, "sdpa").train()
+    inputs = text()
+
+    def run() -> Any:
+        torch.manual_seed(1)
+        return model(**inputs).last_hidden_state
+
+    seen = unchanged(model, run)
+    assert seen["encoder.layer.0.attention.self"]._call.dropout == 0.1
+    sums = seen["encoder.layer.1.attention.self"].weights().sum(-1)
+    torch.testing.assert_close(sums, torch.ones_like(sums))
+
+
+GENERATION: Options = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize(
+    ("prefix", "options", "head"),
+    [
+        ("GPT2", GPT2, "LMHeadModel"),
+        ("Llama", GROUPED, "ForCausalLM"),
+        ("Mistral", GROUPED | {"sliding_window": 6}, "ForCausalLM"),
+    ],
+    ids=["GPT-2", "Llama", "Mistral"],
+)
+@pytest.mark.parametrize("cache", ["dynamic", "static", "left padding"])
+def test_generation(prefix: str, options: Options, head: str, attention: str, cache: str) -> None:
+    """Text that was written word by word is seen as if it had been read at once."""
+    model = build(prefix, options, attention, head)
+    start = {"input_ids": words()}
+    more: Options = {}
+    if cache == "left padding":
+        start["attention_mask"] = padded(left=True)
+    if cache == "static":
+        more["cache_implementation"] = "static"
+    with torch.no_grad():
+        seen = unchanged(
+            model, lambda: model.generate(**start, max_new_tokens=12, **GENERATION, **more)
+        )
+        written = model.generate(**start, max_new_tokens=12, **GENERATION)[:, :-1]
+        there = torch.ones_like(written)
+        there[:, :N] = start.get("attention_mask", there[:, :N])
+        places = (there.cumsum(-1) - 1).clamp(min=0)
+        eager = build(prefix, options, "eager", head)
+        expected = eager(
+            written, attention_mask=there, position_ids=places, output_attentions=True
+        ).attentions
+    length = written.shape[1]
+    for name, weights in zip(seen, expected, strict=True):
+        look = seen[name]
+        assert len(seen.calls(name)) == 12
+        assert look.weights().shape[2] == length
+        real = there.bool()
+        ours = look.weights()[..., :length].transpose(1, 2)[real]
+        torch.testing.assert_close(ours, weights.transpose(1, 2)[real], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize(
+    ("prefix", "options", "head"),
+    [("Marian", PAIR, "MTModel"), ("T5", T5, "ForConditionalGeneration")],
+    ids=["Marian", "T5"],
+)
+def test_translation_with_caches(prefix: str, options: Options, head: str, attention: str) -> None:
+    model = build(prefix, options, attention, head)
+    inputs = text()
+    with torch.no_grad():
+        seen = unchanged(model, lambda: model.generate(**inputs, max_new_tokens=7, **GENERATION))
+        written = model.generate(**inputs, max_new_tokens=7, **GENERATION)[:, :-1]
+        eager = build(prefix, options, "eager", head)
+        result = eager(**inputs, decoder_input_ids=written, output_attentions=True)
+    self_names = [name for name in seen if "decoder" in name and seen.kind(name) == "self"]
+    cross_names = [name for name in seen if seen.kind(name) == "cross"]
+    assert all(_is_cross(name) for name in cross_names)
+    for names, all_weights in (
+        (self_names, result.decoder_attentions),
+        (cross_names, result.cross_attentions),
+    ):
+        for name, weights in zip(names, all_weights, strict=True):
+            assert len(seen.calls(name)) == 7
+            torch.testing.assert_close(seen[name].weights(), weights, atol=1e-5, rtol=0)
+    assert seen[cross_names[0]].k.shape[2] == N
+
+
+def test_beams_are_kept_apart() -> None:
+    model = build("Llama", GROUPED, "sdpa", "ForCausalLM")
+    start = words()
+    with torch.no_grad():
+        seen = unchanged(
+            model, lambda: model.generate(start, max_new_tokens=6, num_beams=3, **GENERATION)
+        )
+    for name in seen:
+        calls = seen.calls(name)
+        assert [call.k.shape[2] for call in calls] == list(range(N, N + 6))
+        joined = seen[name].weights()
+        row = 0
+        for call in calls:
+            rows = slice(row, row + call.q.shape[2])
+            own = joined[:, :, rows]
+            torch.testing.assert_close(own.sum(-1), torch.ones(own.shape[:3]))
+            torch.testing.assert_close(own.amax(-1), call.weights().amax(-1))
+            row = rows.stop
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_two_hundred_words_take_memory_once(attention: str) -> None:
+    small = GPT2 | {"n_embd": 8, "n_head": 2}
+    model = build("GPT2", small, attention, "LMHeadModel")
+    held = []
+    for length in (100, 200):
+        with torch.no_grad(), watch(model) as seen:
+            model.generate(words(1)[:1], max_new_tokens=length, **GENERATION)
+        held.append(_bytes(seen))
+        assert {len(seen.calls(name)) for name in seen} == {length}
+        assert seen["transformer.h.1.attn"].k.shape[2] == length
+    assert held[1] < 2.05 * held[0]
+
+
+def _bytes(seen: Seen) -> int:
+    """All memory that is held, but masks: theirs is a byte per pair, and serves all layers."""
+    storages = {}
+    for track in seen._tracks.values():
+        for glance in track._calls:
+            for kept in (glance._q, glance._output, glance.keys._k, glance.keys._v):
+                storage = kept._tensor.untyped_storage()
+                storages[storage.data_ptr()] = storage.nbytes()
+    return sum(storages.values())
+
+
+def test_capped_scores() -> None:
+    options = GROUPED | {"sliding_window": 4, "attn_logit_softcapping": 0.02}
+    model, inputs = build("Gemma2", options, "eager"), text()
+    with torch.no_grad():
+        seen = unchanged(model, lambda: model(**inputs))
+        expected = model(**inputs, output_attentions=True).attentions
+    for look, weights in zip(seen.values(), expected, strict=True):
+        torch.testing.assert_close(look.weights(), weights, atol=1e-5, rtol=0)
+        assert look.compared(scaled=True).abs().max() <= 0.02
+
+
+def test_attention_that_does_more_is_not_believed() -> None:
+    options = GROUPED | {"num_local_experts": 2, "num_experts_per_tok": 1, "sliding_window": 4}
+    options |= {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
+    model, inputs = build("GptOss", options, "eager"), text()
+    with torch.no_grad():
+        seen = unchanged(model, lambda: model(**inputs))
+    assert list(seen) == ["layers.0.self_attn", "layers.1.self_attn"]
+    with pytest.raises(OptionError) as caught:
+        seen["layers.0.self_attn"]
+    message = str(caught.value)
+    assert message.startswith(
+        "watch: GptOssAttention does more than softmax of scaled products and mask (in "
+        "transformers.models.gpt_oss.modeling_gpt_oss.eager_attention_forward): weights differ by "
+    )
+    assert message.endswith("; ask the model for them with output_attentions=True")
+
+
+def test_attention_written_out_in_the_model_cannot_be_seen() -> None:
+    options = {"hidden_size": 32, "n_layer": 2, "n_head": 4, "vocab_size": 99}
+    model = build("Bloom", options, "eager")
+    with pytest.raises(OptionError) as caught, torch.no_grad(), watch(model):
+        model(words())
+    message = str(caught.value)
+    assert message.startswith("watch: BloomModel ran, but made no call of attention that can be")
+    assert "softmax × 2" in message
