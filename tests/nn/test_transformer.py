@@ -240,6 +240,14 @@ def test_positions_go_on_at_an_offset() -> None:
         close(embedding(tokens[:, 4:], 4), embedding(tokens)[:, 4:])
 
 
+def test_dropout_is_on_the_embeddings_too() -> None:
+    embedding, tokens = Embedding(config_of(dropout=0.5)), words(3, 50)
+    found, whole = embedding(tokens), embedding.eval()(tokens)
+    kept = found != 0
+    assert 0.4 < kept.double().mean() < 0.6
+    assert torch.equal(found[kept], 2 * whole[kept])
+
+
 def test_layers_end_with_what_forward_gives() -> None:
     for place in NORM_PLACES:
         encoder, x = Encoder(config_of(norm_place=place)), torch.randn(2, 5, 24)

@@ -386,6 +386,9 @@ def test_other_versions_and_no_folder(tmp_path: Path) -> None:
     (folder / "report.json").write_text(json.dumps({**about, "format": 7}))
     with pytest.raises(FileError, match=r"written in format 7, expected 1; build it again$"):
         EncodedPairs.open(folder)
+    (folder / "report.json").write_text(json.dumps({**about, "tokenizer": "another"}))
+    with pytest.raises(FileError, match=r"the encoded pairs are damaged \(fingerprint "):
+        EncodedPairs.open(folder)
     for content in ("[]", "{}", '{"format": 1, "report": {}}'):
         (folder / "report.json").write_text(content)
         with pytest.raises(FileError, match=r"the encoded pairs are damaged \(report\.json: "):

@@ -632,7 +632,8 @@ def test_judging_an_object() -> None:
         ("A mouse was hungry.", "Eine Computermaus war hungrig.", False),
         ("The mouse lies next to the keyboard.", "Die Computermaus liegt da.", True),
         ("The nut was loose.", "Die Mutter war locker.", True),
-        ("The child chewed the nail.", "Das Kind kaute am Nagel.", False),
+        ("The child chewed the nail.", "Das Kind kaute am Nagel.", None),
+        ("A mouse lies next to the keyboard.", "Eine Maus liegt neben der Tastatur.", None),
         ("The child chewed the nail.", "Das Kind kaute an den Fingernägeln.", True),
         ("There is a mistake in the table.", "In der Tabelle ist ein politischer Fehler.", True),
     ],
@@ -653,7 +654,10 @@ def test_judging_what_the_grammar_itself_says(drawn: Drawn) -> None:
         assert turned != clause
         assert judge(pair, f"{main}{opening}{turned}") is False, pair
     for pair in drawn["senses", "test"][:5000]:
-        assert judge(pair, pair.target.replace(pair.answer, pair.wrong[0])) is False, pair
+        if pair.wrong:
+            assert judge(pair, pair.target.replace(pair.answer, pair.wrong[0])) is False, pair
+        else:
+            assert pair.sense in ("Computermaus", "Fingernagel")
 
 
 def test_where_the_clause_begins() -> None:

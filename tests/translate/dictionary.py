@@ -45,7 +45,7 @@ def dictionary(softness: float = 1.6) -> Translator:
         means[pieces[english]] = means[pieces[german]]
     config = TransformerConfig(
         vocabulary=tokenizer.size, width=WIDTH, encoder_depth=0, decoder_depth=2, heads=1,
-        feed_forward=1, norm="rmsnorm", norm_place="before", tied=False, dropout=0.0, max_length=256,
+        feed_forward=1, norm="rmsnorm", norm_place="before", tied=False, max_length=256,
     )  # fmt: skip
     model = Transformer(config).double().eval()
     with torch.no_grad():

@@ -9,8 +9,12 @@ import sys
 import typer
 from typer.exceptions import TyperException
 
+from regard.cli.corpus import corpus
+from regard.cli.export import export
+from regard.cli.score import score
 from regard.cli.steps import steps
 from regard.cli.train import train
+from regard.cli.translate import translate
 from regard.errors import RegardError
 
 app = typer.Typer(
@@ -29,8 +33,8 @@ def _root(context: typer.Context) -> None:
         print(context.get_help())
 
 
-app.command()(steps)
-app.command()(train)
+for verb in (steps, train, translate, score, export, corpus):
+    app.command()(verb)
 
 
 def main() -> None:

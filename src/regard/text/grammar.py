@@ -22,11 +22,28 @@ from operator import index
 
 from regard.errors import OptionError
 from regard.text._grammar import balance, judging, reference, senses
+from regard.text._grammar.frames import FRAMES
 from regard.text._grammar.nouns import NOUNS
 from regard.text._grammar.pair import Pair
+from regard.text._grammar.predicates import ADJECTIVES, EVENTS
+from regard.text._grammar.senses import WORDS
 from regard.text._grammar.split import SPLITS, joined
 
-__all__ = ["KINDS", "SPLITS", "Pair", "generate", "judge", "nearest", "size", "split_of"]
+__all__ = [
+    "ADJECTIVES",
+    "EVENTS",
+    "FRAMES",
+    "KINDS",
+    "NOUNS",
+    "SPLITS",
+    "WORDS",
+    "Pair",
+    "generate",
+    "judge",
+    "nearest",
+    "size",
+    "split_of",
+]
 
 KINDS = ("reference", "senses")
 _DRAWN = {"reference": balance.draw, "senses": senses.draw}
@@ -90,7 +107,8 @@ def judge(pair: Pair, translation: str) -> bool | None:
     first punctuation mark) must have the gender of the noun that *it* stands for. If it has not,
     the translation is wrong, unless it does not call that noun as the grammar does. Senses: the
     noun of the right sense, a form, synonym or compound of it, must be there, and that of another
-    sense must not; with both or neither, nothing can be told.
+    sense must not; with both or neither, nothing can be told. So it is with a noun that German has
+    for both: *Maus* may be a *Computermaus*.
 
     >>> pair = next(generate("reference", "test"))
     >>> judge(pair, pair.target)

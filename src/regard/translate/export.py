@@ -28,6 +28,9 @@ from regard.translate.translator import Translator
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat16")
 """How CTranslate2 may store weights."""
 
+POSITIONS = 4096
+"""How many rows a table of sinusoids gets, which in regard goes on for ever."""
+
 README = """# A translation model for CTranslate2
 
 Exported from regard. `tokenizer.json` cuts text into subwords and is read by the `tokenizers`
@@ -43,15 +46,20 @@ tokenizer.encode_special_tokens = True
 texts = ["A cat sleeps."]
 sources = [tokenizer.encode(text, add_special_tokens=False).tokens for text in texts]
 results = translator.translate_batch(
-    sources, beam_size={beam}, max_decoding_length={longest}, return_end_token=True
+    sources,
+    beam_size=5,
+    min_decoding_length=0,
+    max_decoding_length={longest},
+    return_end_token=True,
 )
 for result in results:
     ids = [tokenizer.token_to_id(token) for token in result.hypotheses[0]]
     print(tokenizer.decode([i for i in ids if i > 3], skip_special_tokens=False))
 ```
 
-`return_end_token` makes CTranslate2 count the end in a translation's length, as regard does. An
-empty text needs no translating.
+`return_end_token` makes CTranslate2 count the end in a translation's length, and
+`min_decoding_length=0` lets it say the end at once, both as in regard. An empty text needs no
+translating.
 """
 
 
@@ -83,7 +91,6 @@ def export_ctranslate2(
         text = README.format(
             name=folder.name,
             compute="float32" if quantization == "float32" else "default",
-            beam=5,
             longest=longest(translator.longest),
         )
         (Path(beside) / "README.md").write_text(text, encoding="utf-8")
@@ -160,7 +167,7 @@ def _fill_stack(spec: Any, embeddings: Any, embedding: Embedding, stack: Any) ->
     embeddings.weight = _numbers(embedding.table)
     position = embedding.position
     if isinstance(position, Sinusoidal):
-        spec.position_encodings.encodings = _numbers(position.table(_positions(embedding)))
+        spec.position_encodings.encodings = _numbers(position.table(POSITIONS))
     elif isinstance(position, Learned):
         spec.position_encodings.encodings = _numbers(position.table)
     for layer, block in zip(spec.layer, stack.blocks, strict=True):
@@ -215,11 +222,6 @@ def _fill_norm(spec: Any, norm: nn.Module | None) -> None:
 
 def _numbers(weight: Tensor) -> Any:
     return weight.detach().to("cpu", torch.float32).contiguous().numpy()
-
-
-def _positions(embedding: Embedding) -> int:
-    """How many positions a table of sinusoids gets, which could go on for ever."""
-    return 4096
 
 
 def _epsilon(model: Transformer) -> float:

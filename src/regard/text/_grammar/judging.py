@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 
 from regard.text._grammar.german import PRONOUNS
 from regard.text._grammar.nouns import NOUNS
@@ -60,21 +59,15 @@ def judge_reference(pair: Pair, translation: str) -> bool | None:
 
 def judge_sense(pair: Pair, translation: str) -> bool | None:
     """Whether the noun of the right sense is there, and that of no other."""
-    found = set()
-    forms = _forms(pair.word)
+    forms = {form: one.name for one in WORDS[pair.word] for form in one.forms}
+    right = wrong = False
     for word in _WORDS.findall(translation):
-        ends = [form for form in forms if _is(word, form)]
-        if ends:
-            found.add(forms[max(ends, key=len)])
-    if len(found) != 1:
-        return None
-    return found == {pair.sense}
-
-
-@cache
-def _forms(word: str) -> dict[str, str]:
-    """The forms of all senses of an English word, each with the sense it belongs to."""
-    return {form.lower(): sense.name for sense in WORDS[word] for form in sense.forms}
+        fitting = [form for form in forms if _is(word, form.lower())]
+        if fitting:
+            form = max(fitting, key=len)
+            right |= forms[form] == pair.sense
+            wrong |= form in pair.wrong
+    return right if right != wrong else None
 
 
 def _is(word: str, form: str) -> bool:

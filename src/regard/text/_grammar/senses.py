@@ -88,6 +88,21 @@ WORDS = {
 """The senses of each English word."""
 
 
+@cache
+def wrong_forms(sense: Sense) -> tuple[str, ...]:
+    """The forms of the other senses of the word that cannot stand for this one.
+
+    German may shorten a compound: *Maus* is both kinds of mouse, *Computermaus* is one.
+    """
+    return tuple(
+        form
+        for other in WORDS[sense.word]
+        if other is not sense
+        for form in other.forms
+        if not any(own.lower().endswith(form.lower()) for own in sense.forms)
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Context:
     """A sentence that decides the sense of a word, with slots for the word and for people."""
@@ -144,12 +159,7 @@ class Context:
             word=noun.english,
             position=places[slot] + len(before),
             answer=noun.form("nom" if f"{{{slot}}}" in german else "acc"),
-            wrong=tuple(
-                form
-                for other in WORDS[noun.english]
-                if other is not self.sense
-                for form in other.forms
-            ),
+            wrong=wrong_forms(self.sense),
             frame=self.name,
             combinations=(self.combination,),
             sense=noun.german,

@@ -1,0 +1,94 @@
+"""``regard score``: figures with signatures, and the one line with which it fails."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from regard.cli import main
+from regard.translate.scoring import bleu, chrf
+
+SAID = ["The cat sat on the mat.", "Ein Hund schläft hier jetzt."]
+RIGHT = ["The cat sat on a mat.", "Ein Hund schläft jetzt hier."]
+
+
+class Ran(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """``regard score …`` in this process, with the two files beside it."""
+    for name, texts in (("said.de", SAID), ("right.de", RIGHT)):
+        (tmp_path / name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+
+    def run(*arguments: str, stdin: bytes = b"") -> Ran:
+        monkeypatch.setattr(sys, "argv", ["regard", "score", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        status = 0
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        return Ran(status, *capsys.readouterr())
+
+    return run
+
+
+FILES = ("--hypothesis=said.de", "--reference=right.de")
+
+
+def test_both_scores_with_their_signatures(run: Run) -> None:
+    found = run(*FILES)
+    assert (found.status, found.err) == (0, "")
+    rows = found.out.splitlines()
+    assert rows[0].startswith(f"BLEU = {bleu(SAID, RIGHT).score:.2f} ")
+    assert rows[1].strip() == bleu(SAID, RIGHT).signature
+    assert rows[2] == f"chrF2 = {chrf(SAID, RIGHT).score:.2f}"
+    assert rows[3].strip() == chrf(SAID, RIGHT).signature
+    assert len(rows) == 4
+
+
+def test_hypotheses_from_standard_input(run: Run, tmp_path: Path) -> None:
+    piped = run("--reference=right.de", stdin=(tmp_path / "said.de").read_bytes())
+    assert piped == run(*FILES)
+
+
+def test_json_and_options(run: Run) -> None:
+    first, second = json.loads(run(*FILES, "--json", "--tokenize=none", "--lowercase").out)
+    wanted = bleu(SAID, RIGHT, tokenize="none", lowercase=True)
+    assert (first["name"], first["score"]) == ("BLEU", wanted.score)
+    assert first["signature"] == wanted.signature
+    assert (second["name"], "case:lc" in second["signature"]) == ("chrF2", True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (FILES[:1], "Missing option '--reference'"),
+        (["--hypothesis=gone", "--reference=right.de"], "gone: cannot be read: No such file"),
+        ([*FILES, "--tokenize=moses"], "bleu: tokenize='moses', expected one of 13a, none"),
+        (["--hypothesis=said.de", "--reference=three"], "said.de has 2 lines but three has 3; li"),
+        (["--reference=three"], "standard input has 0 lines but three has 3; line n"),
+        (["--hypothesis=empty", "--reference=empty"], "empty: the file is empty"),
+    ],
+)
+def test_bad_input_is_one_line(options: list[str], message: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "three").write_text("a\nb\nc\n", encoding="utf-8")
+    (tmp_path / "empty").touch()
+    found = run(*options)
+    assert found.status > 0
+    assert found.err.startswith("regard: ")
+    assert message in found.err
+    assert found.err.count("\n") == 1

@@ -1,0 +1,261 @@
+"""``regard translate``: lines in, lines out, and the one line with which it fails."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import IO, NamedTuple
+
+import pytest
+
+from regard.cli import main
+from regard.text import Tokenizer
+from regard.translate import Sampling, Translator
+from regard.translate.model_files import save_model
+
+SOURCE = Path(__file__).parents[2] / "src"
+LINES = ["one two.", "", "seven.", "ten ten four five."]
+SAID = ["eins zwei!", "", "sieben!", "zehn zehn vier fünf!"]
+
+
+class Ran(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ran]
+
+
+def dictionary() -> ModuleType:
+    """The model set by hand that the tests of `Translator` use."""
+    path = Path(__file__).parents[1] / "translate" / "dictionary.py"
+    spec = importlib.util.spec_from_file_location("dictionary", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model folder; sentences of more than 12 subwords are long for it."""
+    folder = tmp_path_factory.mktemp("model")
+    translator: Translator = dictionary().dictionary()
+    save_model(folder, translator.model, longest=12)
+    translator.tokenizer.save(folder / "tokenizer.json")
+    return folder
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """``regard translate …`` in this process, with these bytes as standard input."""
+
+    def run(*arguments: str, stdin: bytes = b"") -> Ran:
+        monkeypatch.setattr(sys, "argv", ["regard", "translate", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        status = 0
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        return Ran(status, *capsys.readouterr())
+
+    return run
+
+
+def lines(texts: list[str]) -> bytes:
+    return "".join(f"{text}\n" for text in texts).encode()
+
+
+def test_from_standard_input_to_standard_output(run: Run, model: Path) -> None:
+    found = run(f"--model={model}", stdin=lines(LINES))
+    assert found == (0, lines(SAID).decode(), "")
+
+
+def test_from_file_to_file(run: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.en").write_bytes("\ufeff".encode() + lines(LINES))
+    assert run(f"--model={model}", "in.en", "--output=out.de") == (0, "", "")
+    assert (tmp_path / "out.de").read_bytes() == lines(SAID)
+    with gzip.open(tmp_path / "in.gz", "wb") as file:
+        file.write(lines(LINES).replace(b"\n", b"\r\n"))
+    assert run(f"--model={model}", "in.gz").out == lines(SAID).decode()
+
+
+def test_a_last_line_without_an_end_and_no_lines_at_all(run: Run, model: Path) -> None:
+    assert run(f"--model={model}", stdin=b"one.\ntwo.").out == "eins!\nzwei!\n"
+    assert run(f"--model={model}", stdin=b"") == (0, "", "")
+    assert run(f"--model={model}", stdin=b"\n").out == "\n"
+
+
+def test_many_lines_keep_their_order(run: Run, model: Path) -> None:
+    import random
+
+    chance = random.Random(1)
+    pairs = [dictionary().sentence(chance) for _ in range(300)]
+    found = run(f"--model={model}", "--beam=1", stdin=lines([source for source, _ in pairs]))
+    assert found.out.splitlines() == [said for _, said in pairs]
+
+
+def test_n_best_lines_have_number_and_score(run: Run, model: Path) -> None:
+    found = run(f"--model={model}", "--beam=4", "--n-best=2", stdin=b"one.\n\nsix two.\n")
+    rows = [line.split("\t") for line in found.out.splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "2", "3", "3"]
+    assert [rows[0][2], rows[2][2], rows[3][2]] == ["eins!", "", "sechs zwei!"]
+    assert float(rows[0][1]) > float(rows[1][1])
+
+
+def test_json(run: Run, model: Path) -> None:
+    found = run(
+        f"--model={model}", "--json", "--n-best=3", "--alignment", stdin="two fünf.\n".encode()
+    )
+    (line,) = found.out.splitlines()
+    data = json.loads(line)
+    assert list(data) == ["source", "text", "score", "alternatives", "alignment"]
+    assert (data["source"], data["text"]) == ("two fünf.", "zwei fünf!")
+    assert "fünf" in line, "letters as they are, not as numbers"
+    assert len(data["alternatives"]) == 2
+    assert data["score"] > data["alternatives"][0]["score"] > data["alternatives"][1]["score"]
+    assert data["alignment"]["source"] == ["two", "fünf", "."]
+    assert data["alignment"]["pairs"] == [[0, 0], [1, 1], [2, 2]]
+    plain = json.loads(run(f"--model={model}", "--json", stdin=b"\n").out)
+    assert plain == {"source": "", "text": "", "score": 0.0}
+
+
+def test_drawing(run: Run, model: Path) -> None:
+    texts = ["one two three."] * 20
+
+    def drawn(*options: str) -> list[str]:
+        return run(f"--model={model}", "--sample", *options, stdin=lines(texts)).out.splitlines()
+
+    translator = Translator.load(model)
+    wanted = translator.translate(texts, Sampling(temperature=1.2, top_k=9, top_p=0.9, seed=7))
+    options = ("--temperature=1.2", "--top-k=9", "--top-p=0.9", "--seed=7")
+    assert drawn(*options) == [one.text for one in wanted]
+    assert len(set(drawn())) > 1
+    assert drawn() == drawn("--seed=0") != drawn("--seed=1")
+
+
+def test_the_length_penalty_is_passed_on(run: Run, model: Path) -> None:
+    scores = [
+        json.loads(run(f"--model={model}", "--json", *more, stdin=b"one two.").out)["score"]
+        for more in ([], ["--length-penalty=1"], ["--length-penalty=0"])
+    ]
+    assert scores[0] == scores[1]
+    assert scores[2] == pytest.approx(4 * scores[0])
+
+
+def test_long_lines_are_split_and_that_is_said(run: Run, model: Path) -> None:
+    text = "one two three four five six. seven eight nine ten one two."
+    found = run(f"--model={model}", stdin=lines(["six.", text]))
+    assert found.out.splitlines()[1] == (
+        "eins zwei drei vier fünf sechs! sieben acht neun zehn eins zwei!"
+    )
+    assert found.err == (
+        "regard: line 2 is longer than the 12 subwords that the model takes; "
+        "translated in 2 parts\n"
+    )
+
+
+def test_translations_without_an_end_are_told(run: Run, model: Path, tmp_path: Path) -> None:
+    translator = Translator.load(model)
+    translator.model.output.data[Tokenizer.end] = 0
+    save_model(tmp_path / "endless", translator.model)
+    translator.tokenizer.save(tmp_path / "endless" / "tokenizer.json")
+    found = run("--model=endless", stdin=b"one.\n")
+    assert found.err == "regard: line 1: the model found no end; cut off\n"
+    assert found.status == 0
+
+
+# ── errors ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "translate: --model is missing; give the folder that `regard train` wrote"),
+        (["--model=gone"], "gone: no such folder; expected what `regard train` writes"),
+        (["--model=M", "--alignment"], "translate: --alignment needs --json"),
+        (["--model=M", "--top-k=3"], "translate: --top-k needs --sample"),
+        (["--model=M", "--seed=3"], "translate: --seed needs --sample"),
+        (["--model=M", "--sample", "--beam=3"], "translate: --beam does not go with --sample"),
+        (
+            ["--model=M", "--sample", "--length-penalty=1"],
+            "translate: --length-penalty does not go with --sample",
+        ),
+        (["--model=M", "--beam=0"], "Beam: size=0, expected 1 or more"),
+        (["--model=M", "--n-best=9"], "n_best=9 of a beam of 5; use a beam of 9 or more"),
+        (["--model=M", "--batch=0"], "batch=0, expected 1 or more"),
+        (["--model=M", "gone.txt"], "gone.txt: cannot be read: No such file or directory"),
+        (["--model=M", "--output=no/out"], "cannot write no/out: No such file or directory"),
+    ],
+)
+def test_bad_options_are_one_line(options: list[str], message: str, run: Run, model: Path) -> None:
+    found = run(*(option.replace("=M", f"={model}") for option in options), stdin=b"one.\n")
+    assert found.status == 1
+    assert found.err.startswith("regard: ")
+    assert message in found.err
+    assert found.err.count("\n") == 1
+
+
+def test_bytes_that_are_not_utf8(run: Run, model: Path, tmp_path: Path) -> None:
+    found = run(f"--model={model}", stdin=b"one.\ntw\xff.\n")
+    assert found.status == 1
+    assert "standard input, line 2: byte 0xff is not UTF-8 (invalid start byte); conv" in found.err
+    (tmp_path / "in.en").write_bytes(b"one.\ntw\xff.\n")
+    found = run(f"--model={model}", "in.en")
+    assert "in.en, line 2: byte 0xff is not UTF-8" in found.err
+
+
+# ── as a process of its own ───────────────────────────────────────────────────────────────────
+
+
+def started(model: Path) -> subprocess.Popen[bytes]:
+    code = "from regard.cli import main; main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, "translate", f"--model={model}", "--beam=2"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "LC_ALL": "C"},
+    )  # fmt: skip
+
+
+def ends(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    return process.stdin, process.stdout
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes cannot be waited for")
+def test_a_line_is_answered_before_the_next_is_asked(model: Path) -> None:
+    with started(model) as process:
+        given, said = ends(process)
+        for line, wanted in [("two.", "zwei!"), ("five.", "fünf!")]:
+            given.write(f"{line}\n".encode())
+            given.flush()
+            assert said.readline().decode() == f"{wanted}\n"
+        given.write(b"six")
+        rest, errors = process.communicate(timeout=60)
+    assert (rest, errors, process.returncode) == (b"sechs\n", b"", 0)
+
+
+def test_a_reader_that_leaves_early_is_no_error(model: Path) -> None:
+    with started(model) as process:
+        given, said = ends(process)
+        given.write(b"two.\n")
+        given.flush()
+        assert said.readline() == b"zwei!\n"
+        said.close()
+        given.write(b"six.\n" * 50)
+        given.close()
+        process.wait(timeout=60)
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
