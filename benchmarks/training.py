@@ -4,7 +4,7 @@ RUN is a folder that `regard train` made: its tokenizer and its encoded sentence
 side gets the same batches, trains with the same dropout, label smoothing and Adam, and takes turns
 with the others:
 
-- regard;
+- regard, in one process, and as two workers of one thread each (`torchrun`);
 - transformers: a Marian of the same size, trained with plain `cross_entropy`;
 - JoeyNMT 2.3, if it can be imported (``pip install --no-deps joeynmt`` and what it imports);
 - the matrix products of regard's step alone, of the same shapes, forwards and backwards.
@@ -15,6 +15,9 @@ with the others:
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from itertools import islice
@@ -52,21 +55,28 @@ def updating(model: nn.Module, loss: Callable[[Batch], Tensor]) -> Step:
     return step
 
 
-def regard_step(vocabulary: int, preset: str) -> Step:
-    model = Transformer(TransformerConfig.preset(preset, vocabulary=vocabulary, dropout=DROPOUT))
+class RegardLoss(nn.Module):
+    """The loss of regard's model, as a module that DistributedDataParallel can wrap."""
 
-    def loss(batch: Batch) -> Tensor:
-        real = torch.arange(batch.target.shape[1]) < batch.target_lengths[:, None]
-        return model.loss(
+    def __init__(self, vocabulary: int, preset: str) -> None:
+        super().__init__()
+        config = TransformerConfig.preset(preset, vocabulary=vocabulary, dropout=DROPOUT)
+        self.model = Transformer(config)
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.model.loss(
             batch.source,
             batch.target,
             batch.expected,
             source_mask=batch.source_mask,
-            real=real,
+            real=torch.arange(batch.target.shape[1]) < batch.target_lengths[:, None],
             smoothing=SMOOTHING,
         ).total
 
-    return updating(model, loss)
+
+def regard_step(vocabulary: int, preset: str) -> Step:
+    task = RegardLoss(vocabulary, preset)
+    return updating(task, task)
 
 
 def marian_step(vocabulary: int) -> Step:
@@ -209,6 +219,37 @@ def products_alone(step: Step, batch: Batch) -> Callable[[], None]:
     return run
 
 
+def work(given: argparse.Namespace, vocabulary: int, batches: list[Batch]) -> None:
+    """One of several workers, started by `two_workers`; the first prints the best time."""
+    torch.distributed.init_process_group("gloo")
+    rank, count = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    task = torch.nn.parallel.DistributedDataParallel(RegardLoss(vocabulary, given.preset))
+    step = updating(task, task)
+    parts, best = [batch.part(rank, count) for batch in batches], float("inf")
+    for _ in range(given.rounds + 1):
+        torch.distributed.barrier()
+        start = time.perf_counter()
+        for part in parts:
+            step(part)
+        best = min(best, time.perf_counter() - start)
+    if rank == 0:
+        print(f"best {best}")
+    torch.distributed.destroy_process_group()
+
+
+def two_workers(given: argparse.Namespace) -> float:
+    """Seconds of the same batches by two workers of one thread each."""
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*start, __file__, *sys.argv[1:], "--worker"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout.split("best")[1])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", type=Path, required=True, help="a folder of `regard train`")
@@ -218,12 +259,16 @@ def main() -> None:
     parser.add_argument("--alone", action="store_true", help="no peers")
     parser.add_argument("--preset", default="tiny", help="another shape, with --alone")
     parser.add_argument("--vocabulary", type=int, help="more subwords than the run has")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     vocabulary = given.vocabulary or Tokenizer.load(given.run / "tokenizer.json").size
     pairs = EncodedPairs.open(given.run / "data" / "train")
     batches = list(islice(Batches(pairs, given.tokens, seed=1).epoch(0), given.batches))
     tokens = sum(batch.tokens for batch in batches)
     torch.manual_seed(0)
+    if given.worker:
+        work(given, vocabulary, batches)
+        return
     ours = regard_step(vocabulary, given.preset)
     sides: dict[str, Step | None] = {"regard": ours}
     if not given.alone:
@@ -242,6 +287,7 @@ def main() -> None:
             start = time.perf_counter()
             way()
             best[name] = min(best[name], time.perf_counter() - start)
+    best["regard, two workers of one thread"] = two_workers(given)
     print(f"{machine()}; {len(batches)} batches, {tokens} target tokens, {vocabulary} subwords")
     print("\n| | target tokens/s | regard is … times as fast |\n|---|---|---|")
     for name, seconds in best.items():

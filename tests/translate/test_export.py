@@ -36,7 +36,8 @@ SHAPES: list[dict[str, Any]] = [
     {"norm_place": "before", "output_bias": False},
     {"activation": "gelu", "output_bias": False},
     {"activation": "swiglu", "norm": "rmsnorm", "norm_place": "before"},
-    {"norm": "rmsnorm"},
+    {"norm": "rmsnorm", "norm_eps": 0.01},
+    {"norm_place": "before", "final_norm": False, "activation": "silu"},
     {"position": "learned", "max_length": 70},
     {"position": "rotary"},
     {"kv_heads": 2},
@@ -143,6 +144,8 @@ def test_smaller_weights_mean_the_same(quantization: str, error: float, tmp_path
 def test_what_ctranslate2_cannot(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"no encoder with position='alibi'; train with sinusoid"):
         export_ctranslate2(sharp(replace(CONFIG, position="alibi")), tmp_path / "model")
+    with pytest.raises(OptionError, match=r"no final norm \(final_norm=True\) where norms come af"):
+        export_ctranslate2(sharp(replace(CONFIG, final_norm=True)), tmp_path / "model")
     with pytest.raises(OptionError, match=r"without blocks \(encoder_depth=0, decoder_depth=2\)"):
         export_ctranslate2(sharp(replace(CONFIG, encoder_depth=0)), tmp_path / "model")
     with pytest.raises(OptionError, match=r"quantization='int3', expected one of float32, int8"):

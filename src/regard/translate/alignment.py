@@ -96,8 +96,9 @@ def attention_to_source(
     to the encoder, averaged over its heads. The row of a word is that of the step which *reads* it:
     there attention rests on what the word came from, while the step which predicts it already
     looks for the next (Chen et al., "Accurate Word Alignment Induction from Neural Machine
-    Translation", 2020). What goes to the end of the source is left out, and the row made to sum
-    to 1.
+    Translation", 2020). Only in the last block, which has no later one to read for, is it that of
+    the step which predicts the word. What goes to the end of the source is left out, and the row
+    made to sum to 1.
     """
     depth = len(model.decoder.blocks)
     layer = default_layer(depth) if layer is None else layer
@@ -123,7 +124,8 @@ def attention_to_source(
     weights = look(q, k, v, mask=mask, bias=bias).weights().mean(1)
     found = []
     for row, s, t in zip(weights, map(len, sources), map(len, targets), strict=True):
-        part = row[1 : t + 1, :s]
+        first = 0 if layer == depth - 1 else 1
+        part = row[first : first + t, :s]
         found.append(part / part.sum(1, keepdim=True).clamp(min=1e-9))
     return found
 

@@ -28,6 +28,8 @@ from regard.translate.translator import Translator
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat16")
 """How CTranslate2 may store weights."""
 
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
+"""What CTranslate2 calls them."""
 POSITIONS = 4096
 """How many rows a table of sinusoids gets, which in regard goes on for ever."""
 
@@ -120,6 +122,11 @@ def _check(model: Transformer) -> None:
             "export: CTranslate2 has no encoder with position='alibi'; train with sinusoidal, "
             "learned or rotary positions"
         )
+    if config.ends_with_norm and config.norm_place == "after":
+        raise OptionError(
+            "export: CTranslate2 has no final norm (final_norm=True) where norms come after each "
+            "sublayer"
+        )
     if min(config.encoder_depth, config.decoder_depth) == 0:
         raise OptionError(
             f"export: CTranslate2 has no encoder or decoder without blocks (encoder_depth="
@@ -130,13 +137,11 @@ def _check(model: Transformer) -> None:
 def _spec(specs: Any, model: Transformer, tokenizer: Tokenizer) -> Any:
     """CTranslate2's description of the model, filled with its weights."""
     config = model.config
-    kinds = specs.common_spec.Activation
     heads = config.kv_heads if config.kv_heads != config.heads else None
     options = {
+        "no_final_norm": not config.ends_with_norm,
         "pre_norm": config.norm_place == "before",
-        "activation": {"relu": kinds.RELU, "gelu": kinds.GELU, "swiglu": kinds.SWISH}[
-            config.activation
-        ],
+        "activation": getattr(specs.common_spec.Activation, ACTIVATIONS[config.activation]),
         "ffn_glu": config.activation == "swiglu",
         "rms_norm": config.norm == "rmsnorm",
         "num_heads_kv": heads,

@@ -120,7 +120,7 @@ def _tensorboard(folder: Path) -> Any:
             from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(folder / "tensorboard")  # type: ignore[no-untyped-call]
+    return SummaryWriter(folder / "tensorboard")
 
 
 def clock_words(seconds: float) -> str:

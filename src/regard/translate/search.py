@@ -168,10 +168,12 @@ class _Writer:
         self._mask = self._source_mask()
         self._memory = model.encode(tokens.to(device), source_mask=self._mask)
         self._cache = model.cache()
+        self._side_by_side = 1
         self.limits = torch.tensor(limits, device=device)
 
     def logits(self, tokens: Int[Tensor, "b k"]) -> Float[Tensor, "bk vocabulary"]:
         """How well each word fits after these, which are written down."""
+        self._side_by_side = tokens.shape[1]
         hidden = self._model.decode(
             tokens.view(-1, 1), self._memory, source_mask=self._mask, cache=self._cache
         )
@@ -182,7 +184,7 @@ class _Writer:
 
         If `stay` is given, only these sentences stay, and `parents` are theirs.
         """
-        b, k = len(self._memory), self._cache.blocks[0].own.known()[0].shape[0] // len(self._memory)
+        b, k = len(self._memory), self._side_by_side
         if stay is not None:
             self._leave(stay)
         if parents is None and stay is None:
