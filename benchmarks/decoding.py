@@ -120,9 +120,11 @@ def main() -> None:
             (16, 32, 64, 128),
         ),
     }
-    print(machine())
     sizes = {}
     for name, (run, candidates) in runs.items():
+        torch.set_num_threads(given.threads)  # CTranslate2 sets it to that of its workers
+        if not sizes:
+            print(machine())
         run(candidates[0])
         times = {size: seconds(run, size) for size in candidates}
         sizes[name] = min(times, key=lambda size: times[size])
@@ -130,6 +132,7 @@ def main() -> None:
     best = dict.fromkeys(runs, float("inf"))
     for _ in range(given.rounds):
         for name, (run, _) in runs.items():
+            torch.set_num_threads(given.threads)
             best[name] = min(best[name], seconds(run, sizes[name]))
     said = {name: run(sizes[name]) for name, (run, _) in runs.items()}
     print(f"\n| beam {given.beam}, {len(texts):,} sentences | batch | seconds | sentences/s | "

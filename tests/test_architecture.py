@@ -26,6 +26,7 @@ MAY_IMPORT = {
         "errors", "files", "attention", "nn", "text", "vectors", "view", "translate", "lens",
         "serve",
     },
+    "__main__": {"cli"},
 }  # fmt: skip
 
 FILES = sorted(SOURCE.rglob("*.py"))

@@ -12,7 +12,11 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-SAYS = {"look.py": ("bit for bit: True", "token 4,000 looks most at token 1,234")}
+SAYS = {
+    "classify.py": ("accuracy on dev 100.0%",),
+    "look.py": ("bit for bit: True", "token 4,000 looks most at token 1,234"),
+    "write.py": ("that lay in the house that Jack built.",),
+}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

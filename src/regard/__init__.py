@@ -39,7 +39,7 @@ from regard.errors import (
 
 __version__ = "0.1.0"
 
-_LATER = {"Translator": "regard.translate"}
+_LATER = {"Translator": "regard.translate", "cut": "regard.lens", "watch": "regard.lens"}
 """Names that are loaded when they are first asked for: not everybody translates."""
 
 
@@ -74,6 +74,7 @@ __all__ = [
     "WordError",
     "attend",
     "causal",
+    "cut",
     "dense",
     "keys",
     "look",
@@ -84,5 +85,6 @@ __all__ = [
     "segments",
     "steps",
     "view",
+    "watch",
     "window",
 ]

@@ -27,7 +27,7 @@ def write_text(path: str | Path, forms: Mapping[str, Callable[[], str]], caller:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
-        os.chmod(beside, 0o666 & ~_umask())
+        make_usual(beside)
         os.replace(beside, target)
     except BaseException as error:
         os.unlink(beside)
@@ -40,7 +40,8 @@ def write_text(path: str | Path, forms: Mapping[str, Callable[[], str]], caller:
         raise
 
 
-def _umask() -> int:
+def make_usual(path: str | Path) -> None:
+    """Give a file or folder the permissions that new ones have; those made beside have fewer."""
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    os.chmod(path, (0o777 if os.path.isdir(path) else 0o666) & ~mask)

@@ -89,8 +89,13 @@ SHAPES: list[dict[str, Any]] = [
 ]
 
 
+def named(options: dict[str, Any]) -> str:
+    """The options, with functions by their names, which are the same in every process."""
+    return ", ".join(f"{k}={getattr(v, '__name__', v)}" for k, v in options.items()) or "plain"
+
+
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("options", SHAPES, ids=str)
+@pytest.mark.parametrize("options", SHAPES, ids=named)
 def test_torchs_encoder_and_decoder(options: dict[str, Any], training: bool) -> None:
     module = torch_model(**options).train(training)
     encoder, decoder = from_torch(module.encoder), from_torch(module.decoder)
@@ -102,7 +107,7 @@ def test_torchs_encoder_and_decoder(options: dict[str, Any], training: bool) -> 
     assert encoder.training == decoder.training == training
 
 
-@pytest.mark.parametrize("options", SHAPES, ids=str)
+@pytest.mark.parametrize("options", SHAPES, ids=named)
 def test_gradients_are_torchs(options: dict[str, Any]) -> None:
     module = torch_model(**options)
     encoder, decoder = from_torch(module.encoder), from_torch(module.decoder)

@@ -153,7 +153,7 @@ def test_it_says_what_will_happen(
 ) -> None:
     train(longer(config, max_steps=5), tmp_path / "run")
     told = capsys.readouterr().err
-    assert "600 sentence pairs" in told
+    assert "599 sentence pairs" in told
     assert "An epoch is" in told
     assert "will take less than a minute" in told
 

@@ -25,26 +25,27 @@ _numbers = count()
 class Frame:
     """One run of a module: who called it, and the sources of the tensors in it."""
 
-    __slots__ = ("_made", "_outer", "module", "parent")
+    __slots__ = ("_made", "_met", "module", "parent")
 
     def __init__(self, module: nn.Module, parent: Frame | None) -> None:
         self.module = module
         self.parent = parent
         self._made: dict[int, tuple[weakref.ref[Tensor], Sources]] = {}
-        self._outer: dict[int, Sources] = {}
+        self._met: dict[int, weakref.ref[Tensor]] = {}
+        """The sources themselves, by their numbers."""
 
     def sources(self, x: Tensor) -> Sources:
         """The sources of a tensor; one that is new here is its own."""
-        if type(x) is not Tensor and isinstance(x, nn.Parameter):
-            return NOTHING
         entry = self._made.get(id(x))
         if entry is not None and entry[0]() is x:
             return entry[1]
+        if type(x) is not Tensor and isinstance(x, nn.Parameter):
+            return NOTHING
         number = next(_numbers)
-        self._outer[number] = NOTHING if self.parent is None else self.parent.sources(x)
-        found = frozenset((number,))
-        self._made[id(x)] = weakref.ref(x), found
-        return found
+        itself = weakref.ref(x)
+        self._met[number] = itself
+        self._made[id(x)] = itself, frozenset((number,))
+        return self._made[id(x)][1]
 
     def follow(self, given: Iterable[object], result: object) -> None:
         """Note that the result was made from what was given."""
@@ -92,7 +93,12 @@ class Frame:
         return "self" if known or q.shape[-2] == k.shape[-2] else "cross"
 
     def _seen_from_outside(self, sources: Sources) -> Sources:
-        return NOTHING.union(*(self._outer[number] for number in sources))
+        found = NOTHING
+        for number in sources:
+            x = self._met[number]()
+            if x is not None and self.parent is not None:
+                found |= self.parent.sources(x)
+        return found
 
 
 def _tensors(values: Iterable[object]) -> list[Tensor]:

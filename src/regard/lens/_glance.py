@@ -201,9 +201,10 @@ class Glance:
         self._held = [Kept(x) for x in _held(self._mask, self._bias, self._score)]
         self._doubt = doubt
         self.sizes = call.sizes
-        start = None if before is None else before.keys.extend(call)
+        lasting = dataclasses.replace(call, mask=self._mask, bias=self._bias)
+        start = None if before is None else before.keys.extend(lasting)
         goes_on = before is not None and start is not None
-        self.keys: Keys = before.keys if before is not None and goes_on else Keys(call)
+        self.keys: Keys = before.keys if before is not None and goes_on else Keys(lasting)
         self.start: int = start or 0
 
     @property

@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 import torch
@@ -117,13 +118,16 @@ class Session:
 
     def enter(self, module: nn.Module) -> None:
         """A module begins to run."""
-        self.frame = Frame(module, self.frame)
         for listener in self.listeners:
             listener.ran = listener.ran or id(module) in listener.names
-        self.adjust()
+        if not _attends_never(type(module)):
+            self.frame = Frame(module, self.frame)
+            self.adjust()
 
     def leave(self, module: nn.Module, given: tuple[object, ...], result: object) -> None:
         """A module has run, or failed."""
+        if _attends_never(type(module)):
+            return
         frame = self.frame
         while frame is not None and frame.module is not module:
             frame = frame.parent  # one that was interrupted, and never left
@@ -227,6 +231,12 @@ class _Mode(TorchFunctionMode):
             given = (*args, *kwargs.values()) if kwargs else args
             session.frame.follow(given, args[0] if func is Tensor.__setitem__ else result)
         return result
+
+
+@cache
+def _attends_never(kind: type) -> bool:
+    """Whether this is one of torch's own modules that only call others, or none at all."""
+    return kind.__module__.startswith("torch.nn.modules.") and not issubclass(kind, FAST)
 
 
 SESSION: ContextVar[Session | None] = ContextVar("session", default=None)

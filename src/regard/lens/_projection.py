@@ -182,25 +182,70 @@ def from_layer(
     )
 
 
+def from_fast_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim: int,
+    num_head: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    mask: Tensor | None = None,
+    need_weights: bool = True,
+    average_attn_weights: bool = True,
+    mask_type: int | None = None,
+) -> Projection:
+    """A call of `torch._native_multi_head_attention`: its arguments."""
+    return _fast(query, num_head, qkv_weight, qkv_bias, mask, mask_type)
+
+
 def from_fast_layer(
+    src: Tensor,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: Tensor,
+    norm_bias_1: Tensor,
+    norm_weight_2: Tensor,
+    norm_bias_2: Tensor,
+    ffn_weight_1: Tensor,
+    ffn_bias_1: Tensor,
+    ffn_weight_2: Tensor,
+    ffn_bias_2: Tensor,
+    mask: Tensor | None = None,
+    mask_type: int | None = None,
+) -> Projection:
+    """A call of `torch._transformer_encoder_layer_fwd`: its arguments."""
+    projection = _fast(src, num_heads, qkv_weight, qkv_bias, mask, mask_type)
+    if not norm_first:
+        return projection
+    norm = {"norm_weight": norm_weight_1, "norm_bias": norm_bias_1}
+    return replace(projection, tensors=projection.tensors | norm, epsilon=eps)
+
+
+def _fast(
     query: Tensor,
     heads: int,
     weight: Tensor,
     bias: Tensor,
     mask: Tensor | None,
     mask_type: int | None,
-    norm: tuple[Tensor, Tensor, float] | None = None,
 ) -> Projection:
-    """A call on torch's fast path for inference; a mask of type 1 is ``(b, k)``."""
+    """A call on the fast path, where a mask of type 1 is ``(b, k)``."""
     tensors = {"query": query, "key": query, "value": query, "weight": weight, "bias": bias}
     if mask is not None and mask_type == 1:
         tensors["key_padding_mask"] = mask
     elif mask is not None:
         tensors["attn_mask"] = mask[(None,) * (4 - mask.dim())]
-    if norm is not None:
-        tensors |= {"norm_weight": norm[0], "norm_bias": norm[1]}
-    epsilon = None if norm is None else norm[2]
-    return Projection(tensors, heads, epsilon=epsilon, fast=True, autocast=_autocast(query))
+    return Projection(tensors, heads, fast=True, autocast=_autocast(query))
 
 
 def _batches_first(query: Tensor, key: Tensor, value: Tensor) -> dict[str, Tensor]:

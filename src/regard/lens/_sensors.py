@@ -21,7 +21,7 @@ from regard.attention._call import HALF, Call, exactly
 from regard.attention.masks import Dense
 from regard.attention.operation import Result
 from regard.lens._listening import Function, Session, current
-from regard.lens._projection import from_fast_layer, from_layer
+from regard.lens._projection import from_fast_attention, from_fast_layer, from_layer
 from regard.lens._torch_calls import from_eager, from_sdpa
 
 Arguments = tuple[Any, ...]
@@ -68,18 +68,18 @@ def sdpa(session: Session, function: Function, args: Arguments, kwargs: Named) -
         call, hide, empty = without(call, forbidden)
         hide = call.restore(hide.expand(call.sizes))
         mask = given.get("attn_mask")
-        if given.get("is_causal"):
-            rows, cols = call.whole()
-            mask = torch.ones(rows.stop, cols.stop, dtype=torch.bool, device=hide.device).tril()
-        if mask is None or mask.dtype == torch.bool:
-            given["attn_mask"] = ~hide if mask is None else mask & ~hide
-        else:
-            given["attn_mask"] = torch.where(hide, -torch.inf, mask)
-        given["is_causal"] = False
+        if given.pop("is_causal", False):
+            mask = torch.ones(call.sizes[2:], dtype=torch.bool, device=hide.device).tril()
+        given["attn_mask"] = ~hide if mask is None else _hidden(mask, hide)
         output = function(**given).masked_fill(call.restore(empty.expand(*call.sizes[:3], 1)), 0.0)
     session.saw(kind, call, output)
     session.belongs(output, _qkv(args, kwargs)[0])
     return output
+
+
+def _hidden(mask: Tensor, hide: Tensor) -> Tensor:
+    """A mask as torch has it, which hides more."""
+    return mask & ~hide if mask.dtype == torch.bool else torch.where(hide, -torch.inf, mask)
 
 
 def _qkv(args: Arguments, kwargs: Named) -> tuple[Tensor, Tensor, Tensor]:
@@ -89,45 +89,39 @@ def _qkv(args: Arguments, kwargs: Named) -> tuple[Tensor, Tensor, Tensor]:
 
 @cache
 def eager(function: Function) -> Function:
-    """A function of transformers that writes the weights out: its result and they are returned."""
+    """A function of transformers that writes the weights out: its result and they are returned.
+
+    It takes a module, queries, keys and values, a mask that is added to the scores, and more.
+    """
     signature = inspect.signature(function)
 
     @_heard
     def handler(session: Session, function: Function, args: Arguments, kwargs: Named) -> Any:
         bound = signature.bind(*args, **kwargs)
-        call, module = _from_eager(bound)
-        kind = session.kind(*(bound.arguments[name] for name in ("query", "key", "value")))
+        module, query, key, value = list(bound.arguments.values())[:4]
+        names = ("attention_mask", "scaling", "softcap", "position_bias")
+        given = {name: bound.arguments[name] for name in names if name in bound.arguments}
+        dropout = bound.arguments.get("dropout", 0.0) if module.training else 0.0
+        call = from_eager(query, key, value, dropout=dropout, **given)
+        kind = session.kind(query, key, value)
         forbidden = session.forbidden(kind, call) if session.cuts else None
         if forbidden is None:
             output, weights, *rest = function(*args, **kwargs)
             doubt = _doubt(call, weights, function, module)
         else:
             call, hide, empty = without(call, forbidden)
-            mask = bound.arguments.get("attention_mask")
-            if mask is None:
-                mask = torch.zeros((), dtype=call.q.dtype, device=hide.device)
-            mask = mask[..., : hide.shape[-1]] if mask.dim() else mask
-            if mask.dtype == torch.bool:
-                bound.arguments["attention_mask"] = mask & ~hide
-            else:
-                bound.arguments["attention_mask"] = torch.where(hide, -torch.inf, mask)
+            mask = given.get("attention_mask")
+            mask = query.new_zeros(1) if mask is None else mask[..., : key.shape[-2]]
+            bound.arguments["attention_mask"] = _hidden(mask, hide)
             output, weights, *rest = function(*bound.args, **bound.kwargs)
             output = output.masked_fill(empty.transpose(1, 2), 0.0)  # (b, q, h, d)
             weights = weights if weights is None else weights.masked_fill(empty, 0.0)
             doubt = ""
         session.saw(kind, call, output.transpose(1, 2), module, doubt)
-        session.belongs(output, bound.arguments["query"])
+        session.belongs(output, query)
         return (output, weights, *rest)
 
     return handler(function)
-
-
-def _from_eager(bound: inspect.BoundArguments) -> tuple[Call, nn.Module]:
-    names = ("query", "key", "value", "attention_mask", "scaling", "softcap", "position_bias")
-    given = {name: bound.arguments[name] for name in names if name in bound.arguments}
-    module = bound.arguments["module"]
-    dropout = bound.arguments.get("dropout", 0.0) if module.training else 0.0
-    return from_eager(**given, dropout=dropout), module
 
 
 def _doubt(call: Call, weights: object, function: Function, module: nn.Module) -> str:
@@ -196,8 +190,7 @@ def _finished(output: Tensor, call: Call, given: Named) -> tuple[Tensor, Tensor 
 def fast_attention(session: Session, function: Function, args: Arguments, kwargs: Named) -> Any:
     """`torch._native_multi_head_attention`: `nn.MultiheadAttention` on its fast path."""
     result = function(*args, **kwargs)
-    query, _, _, _, heads, weight, bias, _, _, mask, _, _, mask_type = args
-    session.saw("self", from_fast_layer(query, heads, weight, bias, mask, mask_type), None)
+    session.saw("self", from_fast_attention(*args, **kwargs), None)
     return result
 
 
@@ -205,30 +198,28 @@ def fast_attention(session: Session, function: Function, args: Arguments, kwargs
 def fast_layer(session: Session, function: Function, args: Arguments, kwargs: Named) -> Any:
     """`torch._transformer_encoder_layer_fwd`: `nn.TransformerEncoderLayer` on its fast path."""
     result = function(*args, **kwargs)
-    query, _, heads, weight, bias, _, _, _, norm_first, epsilon, *rest = args
-    norm = (rest[0], rest[1], epsilon) if norm_first else None
-    projection = from_fast_layer(query, heads, weight, bias, rest[-2], rest[-1], norm)
     module = None if session.frame is None else session.frame.module
-    session.saw("self", projection, None, getattr(module, "self_attn", None))
+    owner = getattr(module, "self_attn", None)  # the name that it has off the fast path
+    session.saw("self", from_fast_layer(*args, **kwargs), None, owner)
     return result
 
 
 def own(call: Call, compute: Callable[[Call], Result]) -> Result:
     """regard's `attend` and `look`."""
+    return _own(compute)(call)  # type: ignore[no-any-return]
 
-    @_heard
-    def handler(session: Session, function: Function, args: Arguments, kwargs: Named) -> Result:
-        call: Call = args[0]
-        kind = session.kind(call.q, call.k, call.v)
-        forbidden = session.forbidden(kind, call) if session.cuts else None
-        if forbidden is not None:
-            call, _, _ = without(call, forbidden)
-        result: Result = function(call)
-        session.saw(kind, call, result[0])
-        session.belongs(result[0], call.q)
-        return result
 
-    return handler(compute)(call)  # type: ignore[no-any-return]
+@_heard
+def _own(session: Session, function: Function, args: Arguments, kwargs: Named) -> Result:
+    call: Call = args[0]
+    kind = session.kind(call.q, call.k, call.v)
+    forbidden = session.forbidden(kind, call) if session.cuts else None
+    if forbidden is not None:
+        call, _, _ = without(call, forbidden)
+    result: Result = function(call)
+    session.saw(kind, call, result[0])
+    session.belongs(result[0], call.q)
+    return result
 
 
 def without(call: Call, forbidden: Tensor) -> tuple[Call, Tensor, Tensor]:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import FileError, OptionError
+from regard.files import make_usual
 from regard.text.tokenizer import Tokenizer
 
 CHUNK = 8192
@@ -367,7 +368,7 @@ def _refuse_strangers(folder: Path) -> None:
 
 def _move(beside: Path, folder: Path) -> None:
     """Put a finished folder in its place."""
-    beside.chmod(0o777 & ~_umask())
+    make_usual(beside)
     old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     if folder.exists():
         os.replace(folder, old / folder.name)
@@ -379,9 +380,3 @@ def _move(beside: Path, folder: Path) -> None:
         raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

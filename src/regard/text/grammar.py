@@ -59,11 +59,11 @@ def generate(
 
     >>> pair = next(generate("reference", "test"))
     >>> pair.source
-    ''
+    'The chick ran away from the bus when it exploded.'
     >>> pair.target
-    ''
+    'Das Küken lief vor dem Bus weg, als er explodierte.'
     >>> pair.referent, pair.other, pair.answer
-    ()
+    ('bus', 'chick', 'er')
     """
     _check("generate", kind, split)
     count = _whole("n", n)

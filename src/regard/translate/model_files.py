@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard.errors import FileError, OptionError, shape
-from regard.files import write_text
+from regard.files import make_usual, write_text
 from regard.nn import Transformer, TransformerConfig
 from regard.translate.config import RunConfig
 
@@ -115,6 +115,7 @@ def _write_weights(path: Path, weights: dict[str, Tensor]) -> None:
         save_file(weights, beside, metadata={"format": "pt"})
         with beside.open("rb") as file:
             os.fsync(file.fileno())
+        make_usual(beside)
         beside.replace(path)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -127,7 +128,8 @@ def _read_shape(path: Path) -> TransformerConfig:
     try:
         return RunConfig().changed({"model": _content(path)["model"]}, str(path)).model
     except OptionError as error:
-        raise FileError(str(error)) from None
+        where = "" if str(path) in str(error) else f"{path}: "
+        raise FileError(f"{where}{error}") from None
 
 
 def _content(path: Path) -> dict[str, Any]:

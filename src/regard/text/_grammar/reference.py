@@ -88,10 +88,12 @@ def topics_held_out() -> frozenset[str]:
 
 
 def _needs(topic: Topic) -> set[str]:
-    """What must be learned elsewhere: the predicate, and the words in which it is said."""
-    frame = topic.frame
+    """What must be learned elsewhere: of what the predicate can be true, and how it is said."""
+    frame, name = topic.frame, topic.said.name.removeprefix("become ")
     clauses = topic.said.said(frame.mains[0].tense, frame.links[0].last, frame.degrees)
-    return {topic.said.name.removeprefix("become "), *vocabulary(*clauses[0])}
+    referents = {pair[0 if topic.first else 1] for pair in noun_pairs(frame)}
+    tags = topic.said.true_of & {tag for noun in referents for tag in noun.tags}
+    return {f"{name} of {tag}" for tag in tags} | vocabulary(*clauses[0])
 
 
 @cache

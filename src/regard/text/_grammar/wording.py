@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from math import prod
@@ -67,7 +68,7 @@ def _shortened(english: str) -> str:
 @cache
 def determiners(frame: Frame, a: Noun, b: Noun) -> tuple[tuple[str, str], ...]:
     """The determiners that the two nouns can have; at least one is *the*."""
-    negated = " nicht" in frame.mains[0].german
+    negated = bool(re.search(r"\b(nicht|keinen)\b", frame.mains[0].german))
     return (
         ("the", "the"),
         *((word, "the") for word in _beside_the(a, negated)),
