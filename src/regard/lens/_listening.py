@@ -120,13 +120,13 @@ class Session:
         """A module begins to run."""
         for listener in self.listeners:
             listener.ran = listener.ran or id(module) in listener.names
-        if not _attends_never(type(module)):
+        if not _attends_never(type(module)):  # type: ignore[arg-type]
             self.frame = Frame(module, self.frame)
             self.adjust()
 
     def leave(self, module: nn.Module, given: tuple[object, ...], result: object) -> None:
         """A module has run, or failed."""
-        if _attends_never(type(module)):
+        if _attends_never(type(module)):  # type: ignore[arg-type]
             return
         frame = self.frame
         while frame is not None and frame.module is not module:
