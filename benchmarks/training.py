@@ -1,10 +1,10 @@
 """Training `tiny` beside its peers: ``python benchmarks/training.py --run RUN [--rounds N]``.
 
 RUN is a folder that `regard train` made: its tokenizer and its encoded sentences are used. Every
-side gets the same batches, trains with the same dropout, label smoothing and Adam, and takes turns
-with the others:
+side gets the same batches, trains with the same dropout, label smoothing and Adam, in a process of
+its own, as its users do; the processes take turns:
 
-- regard, in one process, and as two workers of one thread each (`torchrun`);
+- regard, as `regard train` runs it: in one process, and as two workers of one thread (`torchrun`);
 - transformers: a Marian of the same size, trained with plain `cross_entropy`;
 - JoeyNMT 2.3, if it can be imported (``pip install --no-deps joeynmt`` and what it imports);
 - the matrix products of regard's step alone, of the same shapes, forwards and backwards.
@@ -32,6 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Batch, Batches, EncodedPairs, Tokenizer
+from regard.translate.memory import keep_freed_memory
 
 DROPOUT, SMOOTHING = 0.3, 0.1
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "addmm_")
@@ -219,14 +220,14 @@ def products_alone(step: Step, batch: Batch) -> Callable[[], None]:
     return run
 
 
-def work(given: argparse.Namespace, vocabulary: int, batches: list[Batch]) -> None:
-    """One of several workers, started by `two_workers`; the first prints the best time."""
+def worker(given: argparse.Namespace, vocabulary: int, batches: list[Batch]) -> None:
+    """One of two workers; the first prints the best time."""
     torch.distributed.init_process_group("gloo")
     rank, count = torch.distributed.get_rank(), torch.distributed.get_world_size()
     task = torch.nn.parallel.DistributedDataParallel(RegardLoss(vocabulary, given.preset))
     step = updating(task, task)
     parts, best = [batch.part(rank, count) for batch in batches], float("inf")
-    for _ in range(given.rounds + 1):
+    for _ in range(given.turns):
         torch.distributed.barrier()
         start = time.perf_counter()
         for part in parts:
@@ -237,61 +238,94 @@ def work(given: argparse.Namespace, vocabulary: int, batches: list[Batch]) -> No
     torch.distributed.destroy_process_group()
 
 
-def two_workers(given: argparse.Namespace) -> float:
-    """Seconds of the same batches by two workers of one thread each."""
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+def alone(given: argparse.Namespace, vocabulary: int, batches: list[Batch]) -> None:
+    """One side in this process; prints the best time."""
+    if given.side in ("regard", "products"):
+        keep_freed_memory()
+        step: Step | None = regard_step(vocabulary, given.preset)
+    else:
+        step = {"marian": marian_step, "joeynmt": joeynmt_step}[given.side](vocabulary)
+    if step is None:
+        print("best inf")
+        return
+    runs = [lambda batch=batch: step(batch) for batch in batches]  # type: ignore[misc]
+    if given.side == "products":
+        runs = [products_alone(step, batch) for batch in batches]
+    best = float("inf")
+    for _ in range(given.turns):
+        start = time.perf_counter()
+        for run in runs:
+            run()
+        best = min(best, time.perf_counter() - start)
+    print(f"best {best}")
+
+
+def timed(side: str) -> float:
+    """Seconds of one side, in a process of its own."""
+    command, environment = [sys.executable], dict(os.environ)
+    if side == "workers":
+        command += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--"]
+        environment["OMP_NUM_THREADS"] = "1"
     done = subprocess.run(
-        [*start, __file__, *sys.argv[1:], "--worker"],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [*command, __file__, *sys.argv[1:], "--side", side],
+        env=environment,
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
     )
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    for line in done.stdout.splitlines():
+        if "left out" in line:
+            print(line)
     return float(done.stdout.split("best")[1])
+
+
+SIDES = {
+    "regard": "regard",
+    "workers": "regard, two workers of one thread",
+    "marian": "transformers Marian",
+    "joeynmt": "JoeyNMT",
+    "products": "matrix products alone",
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", type=Path, required=True, help="a folder of `regard train`")
     parser.add_argument("--batches", type=int, default=4, help="batches in a turn")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each side")
+    parser.add_argument("--turns", type=int, default=4, help="turns in a process; the best counts")
+    parser.add_argument("--rounds", type=int, default=3, help="processes of each side")
     parser.add_argument("--tokens", type=int, default=4096, help="tokens in a batch")
     parser.add_argument("--alone", action="store_true", help="no peers")
     parser.add_argument("--preset", default="tiny", help="another shape, with --alone")
     parser.add_argument("--vocabulary", type=int, help="more subwords than the run has")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     given = parser.parse_args()
     vocabulary = given.vocabulary or Tokenizer.load(given.run / "tokenizer.json").size
     pairs = EncodedPairs.open(given.run / "data" / "train")
     batches = list(islice(Batches(pairs, given.tokens, seed=1).epoch(0), given.batches))
-    tokens = sum(batch.tokens for batch in batches)
     torch.manual_seed(0)
-    if given.worker:
-        work(given, vocabulary, batches)
+    if given.side == "workers":
+        keep_freed_memory()
+        worker(given, vocabulary, batches)
         return
-    ours = regard_step(vocabulary, given.preset)
-    sides: dict[str, Step | None] = {"regard": ours}
-    if not given.alone:
-        sides["transformers Marian"] = marian_step(vocabulary)
-        sides["JoeyNMT"] = joeynmt_step(vocabulary)
-    alone = [products_alone(ours, batch) for batch in batches]
-    ways: dict[str, Callable[[], None]] = {
-        name: lambda step=step: [step(batch) for batch in batches]  # type: ignore[misc]
-        for name, step in sides.items()
-        if step is not None
-    }
-    ways["matrix products alone"] = lambda: [run() for run in alone] and None
-    best = dict.fromkeys(ways, float("inf"))
-    for _ in range(given.rounds + 1):  # the first warms up
-        for name, way in ways.items():
-            start = time.perf_counter()
-            way()
-            best[name] = min(best[name], time.perf_counter() - start)
-    best["regard, two workers of one thread"] = two_workers(given)
+    if given.side:
+        alone(given, vocabulary, batches)
+        return
+    sides = [side for side in SIDES if not given.alone or side not in ("marian", "joeynmt")]
+    best = dict.fromkeys(sides, float("inf"))
+    for _ in range(given.rounds):
+        for side in sides:
+            best[side] = min(best[side], timed(side))
+    tokens = sum(batch.tokens for batch in batches)
     print(f"{machine()}; {len(batches)} batches, {tokens} target tokens, {vocabulary} subwords")
-    print("\n| | target tokens/s | regard is … times as fast |\n|---|---|---|")
-    for name, seconds in best.items():
-        print(f"| {name} | {tokens / seconds:,.0f} | {seconds / best['regard']:.2f} |")
+    print(
+        "\n| | target tokens/s | regard is … times as fast | two workers are |\n|---|---|---|---|"
+    )
+    for side, seconds in best.items():
+        ratios = " | ".join(f"{seconds / best[ours]:.2f}" for ours in ("regard", "workers"))
+        print(f"| {SIDES[side]} | {tokens / seconds:,.0f} | {ratios} |")
 
 
 if __name__ == "__main__":

@@ -39,7 +39,15 @@ from regard.errors import (
 
 __version__ = "0.1.0"
 
-_LATER = {"Translator": "regard.translate", "cut": "regard.lens", "watch": "regard.lens"}
+_LATER = {
+    "Lens": "regard.lens",
+    "Translator": "regard.translate",
+    "Vectors": "regard.vectors",
+    "contextualise": "regard.vectors",
+    "cut": "regard.lens",
+    "similar": "regard.vectors",
+    "watch": "regard.lens",
+}
 """Names that are loaded when they are first asked for: not everybody translates."""
 
 
@@ -60,6 +68,7 @@ __all__ = [
     "DtypeError",
     "FileError",
     "Learned",
+    "Lens",
     "Look",
     "MemoryLimitError",
     "OptionError",
@@ -71,9 +80,11 @@ __all__ = [
     "Sinusoidal",
     "StaleError",
     "Translator",
+    "Vectors",
     "WordError",
     "attend",
     "causal",
+    "contextualise",
     "cut",
     "dense",
     "keys",
@@ -83,6 +94,7 @@ __all__ = [
     "prefix",
     "scaled_dot_product_attention",
     "segments",
+    "similar",
     "steps",
     "view",
     "watch",

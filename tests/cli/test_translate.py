@@ -182,7 +182,6 @@ def test_translations_without_an_end_are_told(run: Run, model: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "translate: --model is missing; give the folder that `regard train` wrote"),
         (["--model=gone"], "gone: no such folder; expected what `regard train` writes"),
         (["--model=M", "--alignment"], "translate: --alignment needs --json"),
         (["--model=M", "--top-k=3"], "translate: --top-k needs --sample"),

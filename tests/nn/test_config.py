@@ -25,7 +25,7 @@ def as_users_run() -> Iterator[None]:
 
 
 def test_presets() -> None:
-    assert list(PRESETS) == ["tiny", "small", "base", "big"]
+    assert list(PRESETS) == ["tiny", "pocket", "small", "base", "big"]
     base = TransformerConfig.preset("base")
     assert (base.width, base.encoder_depth, base.decoder_depth) == (512, 6, 6)
     assert (base.heads, base.feed_forward, base.dropout) == (8, 2048, 0.1)
@@ -91,7 +91,7 @@ def test_impossible_shapes(changes: dict[str, Any], text: str) -> None:
 
 
 def test_unknown_presets_and_changes() -> None:
-    with pytest.raises(OptionError, match="preset 'huge' is unknown, expected one of tiny, small,"):
+    with pytest.raises(OptionError, match="preset 'huge' is unknown, expected one of tiny, pocket,"):
         TransformerConfig.preset("huge")
     with pytest.raises(OptionError, match="TransformerConfig: vocab is unknown; did you mean voca"):
         TransformerConfig.preset("tiny", vocab=3)

@@ -147,5 +147,5 @@ def test_bad_input_is_one_line_and_a_status(corpus: Any, tmp_path: Path) -> None
     done = run([sys.executable, *command(corpus, tmp_path / "run", "--preset=huge")])
     assert done.returncode == 1
     assert done.stderr == (
-        "regard: train: --preset huge is unknown, expected one of tiny, small, base, big\n"
+        "regard: train: --preset huge is unknown, expected one of tiny, pocket, small, base, big\n"
     )

@@ -276,9 +276,9 @@ def test_save_leaves_the_old_file_when_it_fails(
 def test_save_says_what_is_wrong_with_the_path(tmp_path: Path) -> None:
     picture = bars({"a": 1})
     with pytest.raises(
-        OptionError, match=r"save: path expected to end in \.svg, got 'a\.png'; only"
+        OptionError, match=r"save: path expected to end in \.svg, \.png or \.pdf, got 'a\.gif'"
     ):
-        picture.save(tmp_path / "a.png")
+        picture.save(tmp_path / "a.gif")
     with pytest.raises(OptionError, match=r"save: path expected in a folder that exists, .* first"):
         picture.save(tmp_path / "none" / "a.svg")
     (tmp_path / "folder.svg").mkdir()

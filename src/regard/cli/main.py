@@ -9,12 +9,16 @@ import sys
 import typer
 from typer.exceptions import TyperException
 
+from regard.cli.compare import compare
 from regard.cli.corpus import corpus
+from regard.cli.explain import explain
 from regard.cli.export import export
 from regard.cli.score import score
+from regard.cli.serve import serve
 from regard.cli.steps import steps
 from regard.cli.train import train
 from regard.cli.translate import translate
+from regard.cli.vectors import app as vectors
 from regard.errors import RegardError
 
 app = typer.Typer(
@@ -33,8 +37,9 @@ def _root(context: typer.Context) -> None:
         print(context.get_help())
 
 
-for verb in (steps, train, translate, score, export, corpus):
+for verb in (explain, compare, steps, train, translate, score, export, corpus, serve):
     app.command()(verb)
+app.add_typer(vectors, name="vectors")
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ import typer
 
 from regard.cli.incoming import incoming
 from regard.errors import FileError, OptionError
+from regard.translate.model_files import POCKET
 from regard.translate.search import Beam, Sampling, Strategy
 from regard.translate.translator import BATCH, Translation, Translator
 
@@ -21,7 +22,9 @@ def translate(
     source: Annotated[
         Path | None, typer.Argument(help="A file, plain or .gz; standard input if not given.")
     ] = None,
-    model: Annotated[Path | None, typer.Option(help="The folder that `train` wrote.")] = None,
+    model: Annotated[
+        str, typer.Option(help="The folder that `train` wrote, or a bundled model.")
+    ] = POCKET,
     output: Annotated[Path | None, typer.Option(help="Write here, not to standard output.")] = None,
     beam: Annotated[
         int | None, typer.Option(help="Beginnings that are kept side by side; 1: greedy. [5]")
@@ -50,10 +53,6 @@ def translate(
     json_: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Translate line by line; an empty line stays an empty line."""
-    if model is None:
-        raise OptionError(
-            "translate: --model is missing; give the folder that `regard train` wrote"
-        )
     if alignment and not json_:
         raise OptionError("translate: --alignment needs --json; there is no room in plain lines")
     how = _strategy(beam, length_penalty, sample, temperature, top_k, top_p, seed)

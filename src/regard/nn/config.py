@@ -110,7 +110,7 @@ class TransformerConfig:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> TransformerConfig:
-        """A named shape, with changes: ``tiny``, ``small``, ``base``, ``big``.
+        """A named shape, with changes: ``tiny``, ``pocket``, ``small``, ``base`` or ``big``.
 
         ``base`` and ``big`` are those of the paper (Vaswani et al., 2017, table 3).
         """
@@ -153,6 +153,14 @@ PRESETS = {
         norm_place="before",
         dropout=0.3,
     ),
+    "pocket": TransformerConfig(
+        width=192,
+        encoder_depth=5,
+        decoder_depth=3,
+        heads=6,
+        feed_forward=768,
+        norm_place="before",
+    ),
     "small": TransformerConfig(
         width=256,
         encoder_depth=4,
@@ -165,5 +173,6 @@ PRESETS = {
     "base": TransformerConfig(),
     "big": TransformerConfig(width=1024, heads=16, feed_forward=4096, dropout=0.3),
 }
-"""`tiny` and `small` have the norm before: with it after, they are easily lost at a high rate, the
-encoder making all words alike."""
+"""`tiny`, `pocket` and `small` have the norm before: with it after, they are easily lost at a high
+rate, the encoder making all words alike. `pocket` is the model that comes with regard: what it
+understands is in its encoder, so that is deeper, and it translates the faster."""

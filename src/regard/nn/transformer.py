@@ -5,7 +5,8 @@ Vaswani et al., "Attention Is All You Need", 2017.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -19,6 +20,9 @@ from regard.nn.cache import Cache
 from regard.nn.config import TransformerConfig
 from regard.nn.dropout import Dropout
 from regard.nn.loss import Loss, loss_of_words
+
+BEGINS = ("▁", "Ġ")
+"""How pieces begin that begin a word, in the tokenizers that mark these."""
 
 
 class Encoder(nn.Module):
@@ -108,6 +112,18 @@ class Decoder(nn.Module):
         return self.norm(x)  # type: ignore[no-any-return]
 
 
+@runtime_checkable
+class WordVectors(Protocol):
+    """What `Embedding.from_vectors` needs to know of word vectors: `regard.Vectors` has it."""
+
+    @property
+    def width(self) -> int: ...
+
+    def __contains__(self, word: object, /) -> bool: ...
+
+    def __getitem__(self, word: str, /) -> Any: ...
+
+
 class Embedding(nn.Module):
     """Numbers of subwords to vectors: rows of a table, times √width, and their positions."""
 
@@ -121,6 +137,53 @@ class Embedding(nn.Module):
         elif config.position == "learned":
             self.position = Learned(config.max_length, config.width)
         self.dropout = Dropout(config.dropout)
+
+    @classmethod
+    def from_vectors(
+        cls,
+        vectors: WordVectors,
+        tokenizer: Any,
+        config: TransformerConfig | None = None,
+        *,
+        frozen: bool = False,
+    ) -> Embedding:
+        """An embedding that starts from word vectors: a piece that is a whole word gets its vector.
+
+        The table holds vectors / √width, so that what comes out for the word, before its position
+        is added, is its vector. Other pieces are drawn at random, with the spread of those found.
+
+        Args:
+            vectors: `regard.Vectors`, or anything with `width`, ``in`` and ``[word]``.
+            tokenizer: a `regard.text.Tokenizer`, one of Hugging Face's, or the list of pieces or
+                words that numbers stand for. ``▁``, ``Ġ`` and ``##`` tell pieces that begin a word
+                from those that go on.
+            config: of the model it is for; if not given, one of the vectors' width.
+            frozen: whether the table stays as it is while the model is trained.
+        """
+        pieces = _pieces(tokenizer)
+        if config is None:
+            config = TransformerConfig(vocabulary=len(pieces), width=vectors.width, heads=1)
+        if config.width != vectors.width or config.vocabulary != len(pieces):
+            raise ShapeError(
+                f"Embedding.from_vectors: vectors of width {vectors.width} for {len(pieces):,} "
+                f"pieces do not fit config, which has width={config.width} and "
+                f"vocabulary={config.vocabulary}"
+            )
+        spelled = _whole_words(pieces, getattr(tokenizer, "decode", None))
+        found = {i: word for i, word in spelled.items() if word in vectors}
+        if not found:
+            raise OptionError(
+                f"Embedding.from_vectors: none of the {len(pieces):,} pieces is a word that has a "
+                "vector; are vectors and tokenizer of one language?"
+            )
+        rows = torch.stack([torch.as_tensor(vectors[word]) for word in found.values()])
+        made = cls(config)
+        with torch.no_grad():
+            made.table.mul_(rows.std(correction=0) / made.table.std(correction=0))
+            made.table[list(found)] = rows.to(made.table.dtype)
+            made.table.div_(made.scale)
+        made.table.requires_grad_(not frozen)
+        return made
 
     def forward(self, tokens: Tensor, offset: int = 0) -> Float[Tensor, "b n width"]:
         """tokens ``(b, n)``, the first of them at the position `offset`."""
@@ -219,6 +282,29 @@ class Transformer(nn.Module):
     def cache(self) -> Cache:
         """An empty cache, for writing word by word."""
         return Cache(len(self.decoder.blocks))
+
+
+def _pieces(tokenizer: Any) -> list[str]:
+    """The piece that each number stands for."""
+    if hasattr(tokenizer, "get_vocab"):  # as Hugging Face's have
+        numbers = tokenizer.get_vocab()
+        return sorted(numbers, key=lambda piece: numbers[piece])
+    return list(getattr(tokenizer, "vocabulary", tokenizer))
+
+
+def _whole_words(pieces: Sequence[str], decode: Any) -> dict[int, str]:
+    """The numbers of those pieces that are or begin a word, and how they are spelled."""
+    if not any(piece.startswith(BEGINS) for piece in pieces):
+        return {i: piece for i, piece in enumerate(pieces) if not piece.startswith("##")}
+    whole = {
+        i: piece.lstrip("".join(BEGINS))
+        for i, piece in enumerate(pieces)
+        # Punctuation marks stand right behind a word, and are words all the same.
+        if piece.startswith(BEGINS) or not any(letter.isalnum() for letter in piece)
+    }
+    if decode is None:
+        return whole
+    return {i: decode([i]).strip() for i in whole}  # which knows what stands for bytes
 
 
 def _check_vectors(caller: str, x: Tensor, width: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,11 +17,7 @@ from regard.errors import OptionError
 from regard.nn import Transformer
 from regard.nn.blocks import Block
 from regard.text import Tokenizer, padded
-
-WORD = re.compile(r"\w+(?:['’\-]\w+)*|[^\w\s]")
-"""A word, or a punctuation mark on its own."""
-
-Span = tuple[int, int]
+from regard.text.words import Span, shares, spelled, word_spans
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,11 +136,11 @@ def aligned(
     text. A source word has the sum of its subwords, a target word the mean; a subword that belongs
     to two words is shared by its characters.
     """
-    source_words, target_words = _words(source), _words(target)
+    source_words, target_words = word_spans(source), word_spans(target)
     total = np.zeros((len(target_words), len(source_words)))
     for source_spans, target_spans, weights in blocks:
-        columns = _shares(source_spans, source_words)
-        rows = _shares(target_spans, target_words)
+        columns = shares(source_spans, source_words)
+        rows = shares(target_spans, target_words)
         total += rows.T @ weights.double().cpu().numpy() @ columns
     sums = total.sum(1, keepdims=True)
     total = np.divide(total, sums, out=np.zeros_like(total), where=sums > 0)
@@ -159,41 +154,8 @@ def aligned(
 def written_spans(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[Span]:
     """For each of the numbers that spell the text, where in it its characters are.
 
-    A model may write a word in other pieces than the tokenizer would, so the text is spelled out
-    piece by piece.
+    A model may write a word in other pieces than the tokenizer would; then it is spelled out.
     """
     if tokenizer.encode(text) == list(ids):
         return tokenizer.spans(text)
-    spans, before = [], 0
-    for i in range(1, len(ids) + 1):
-        # Half a character of UTF-8 is spelled as a sign that is not in the text.
-        after = _common(tokenizer.decode(ids[:i]), text)
-        start = before
-        while start < len(text) and text[start].isspace():
-            start += 1
-        spans.append((start, max(start, after)))
-        before = max(before, after)
-    return spans
-
-
-def _common(one: str, other: str) -> int:
-    """How many characters both begin with."""
-    pairs = zip(one, other, strict=False)
-    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
-
-
-def _words(text: str) -> list[Span]:
-    return [match.span() for match in WORD.finditer(text)]
-
-
-def _shares(spans: Sequence[Span], words: list[Span]) -> NDArray[np.float64]:
-    """How much of each subword belongs to each word, ``(subwords, words)``: 1 in all, or 0."""
-    if not spans or not words:
-        return np.zeros((len(spans), len(words)))
-    a, b = np.array(spans)[:, None].transpose(2, 0, 1)
-    c, d = np.array(words)[None].transpose(2, 0, 1)
-    common = np.clip(np.minimum(b, d) - np.maximum(a, c), 0, None).astype(np.float64)
-    # A piece of no characters, such as the space before a word, goes to the word it stands at.
-    common += (a == b) & (c <= a) & (a < d)
-    shares: NDArray[np.float64] = common / np.maximum(common.sum(1, keepdims=True), 1.0)
-    return shares
+    return spelled(tokenizer.decode, ids, text)

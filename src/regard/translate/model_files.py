@@ -35,6 +35,30 @@ TIED = ("target.table", "output")
 STORED = (torch.float32, torch.float16)
 
 
+BUNDLED = Path(__file__).parent.parent / "models"
+"""The models that come with regard, a folder each."""
+POCKET = "pocket-en-de"
+"""The one that is used if none is named."""
+
+
+def bundled(what: str | Path) -> Path:
+    """The folder of a model: one that comes with regard, by its name, or a folder.
+
+    A folder of that name in the current one comes first, if there is one.
+    """
+    own = BUNDLED / str(what)
+    if isinstance(what, str) and "/" not in what and not Path(what).exists() and own.is_dir():
+        return own
+    if not Path(what).is_dir():
+        there = sorted(one.name for one in BUNDLED.iterdir()) if BUNDLED.is_dir() else []
+        raise FileError(
+            f"{what}: {'not a folder' if Path(what).exists() else 'no such folder'}; expected what "
+            f"`regard train` writes, with {SHAPE}, {WEIGHTS} and {TOKENIZER}"
+            + (f", or a model that comes with regard: {', '.join(there)}" if there else "")
+        )
+    return Path(what)
+
+
 def save_model(
     folder: str | Path,
     model: Transformer,
@@ -79,12 +103,7 @@ def save_model(
 
 def load_model(folder: str | Path) -> Transformer:
     """The model that `save_model` wrote, in float32 and ready to translate (``eval()``)."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise FileError(
-            f"{folder}: {'not a folder' if folder.exists() else 'no such folder'}; expected what "
-            f"`regard train` writes, with {SHAPE}, {WEIGHTS} and {TOKENIZER}"
-        )
+    folder = bundled(folder)
     config = _read_shape(folder / SHAPE)
     weights = _read_weights(folder / WEIGHTS)
     with torch.device("meta"):  # random numbers that are replaced at once would only cost time

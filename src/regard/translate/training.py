@@ -35,6 +35,7 @@ from regard.nn import Loss, Transformer
 from regard.text import Batch, Batches, Tokenizer
 from regard.translate.checkpoint import Checkpoint, Checkpoints, Tensors
 from regard.translate.config import RunConfig
+from regard.translate.memory import keep_freed_memory
 from regard.translate.model_files import load_model, save_model
 from regard.translate.preparing import Prepared, open_prepared, prepare
 from regard.translate.progress import Progress, clock_words
@@ -50,6 +51,7 @@ MAY_CHANGE = ("training.epochs", "training.max_steps", "validation.patience")
 
 def train(config: RunConfig, out: str | Path, progress: Progress | None = None) -> Path:
     """The folder with the trained model; goes on with a run that is there already."""
+    keep_freed_memory()
     workers = Workers.join()
     folder = Path(out)
     progress = progress or Progress(folder)

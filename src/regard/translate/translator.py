@@ -14,14 +14,14 @@ from torch import Tensor
 from regard.errors import FileError, OptionError
 from regard.nn import Transformer
 from regard.text import Tokenizer
+from regard.text.words import Span
 from regard.translate.alignment import (
     Alignment,
-    Span,
     aligned,
     attention_to_source,
     written_spans,
 )
-from regard.translate.model_files import TOKENIZER, load_model, trained_length
+from regard.translate.model_files import TOKENIZER, bundled, load_model, trained_length
 from regard.translate.search import Beam, Hypothesis, Strategy, search
 from regard.translate.splitting import split
 
@@ -97,7 +97,8 @@ class Translator:
 
     @classmethod
     def load(cls, path: str | Path) -> Translator:
-        """The translator in a folder that `regard train` wrote."""
+        """The translator in a folder that `regard train` wrote, or one that comes with regard."""
+        path = bundled(path)
         model = load_model(path)
         file = Path(path) / TOKENIZER
         tokenizer = Tokenizer.load(file)

@@ -1,5 +1,18 @@
-"""Static word vectors."""
+"""Static word vectors: from files, from sentences, and what context makes of them."""
 
+from regard.vectors.context import Context, Pull, contextualise
+from regard.vectors.similarity import PairPart, Similarity, similar
 from regard.vectors.textfile import read_words
+from regard.vectors.vectors import Neighbour, Vectors
 
-__all__ = ["read_words"]
+__all__ = [
+    "Context",
+    "Neighbour",
+    "PairPart",
+    "Pull",
+    "Similarity",
+    "Vectors",
+    "contextualise",
+    "read_words",
+    "similar",
+]

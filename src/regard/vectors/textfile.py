@@ -1,22 +1,34 @@
 """Word vectors as text: a word and its numbers on each line, as word2vec, GloVe and fastText write.
 
 word2vec and fastText begin with a line that counts words and numbers; GloVe does not. Both are
-recognised. A file may be gzipped.
+recognised. A file may be gzipped. Fields are separated by one space each; a word may have spaces
+in it, as some of GloVe's have.
 """
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO
 
 import numpy as np
+from jaxtyping import Float32
 from numpy.typing import NDArray
 
 from regard.errors import FileError
+from regard.vectors.chunk import Chunk
+from regard.vectors.opening import opened
+
+BLOCK = 2**22
+"""How many bytes are read at once."""
+LONGEST = 2**26
+"""Bytes of a line; longer ones are not of a file of word vectors."""
+FIRST = 10
+"""Lines that tell how many numbers there are, where no header does."""
+MARK = "\ufeff".encode()
+"""What some programs put at the beginning of a text."""
 
 
 def read_words(path: str | Path, words: Iterable[str]) -> dict[str, NDArray[np.float32]]:
@@ -40,53 +52,150 @@ def read_words(path: str | Path, words: Iterable[str]) -> dict[str, NDArray[np.f
     }
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str, list[str]]]:
+def text_chunks(path: Path, file: BufferedIOBase, head: bytes) -> Iterator[Chunk]:
+    """The vectors in a text of which `head` has been read already."""
+    rest, number, rows = head.removeprefix(MARK), 1, 0
+    counted: int | None = None
+    width: int | None = None
+    while True:
+        block = file.read(BLOCK)
+        lines = (rest + block).split(b"\n")
+        rest = lines.pop() if block else b""
+        if len(rest) > LONGEST:
+            raise FileError(
+                f"{path}: line {number + len(lines)} has more than {LONGEST >> 20} MiB; "
+                "is it a file of word vectors?"
+            )
+        if width is None and lines:
+            counted, width = header(lines[0]) or (None, _usual_width(lines))
+            if counted is not None:
+                del lines[0]
+                number += 1
+        if width is not None:
+            chunk = _chunk(path, lines, number, width)
+            rows += len(chunk.words)
+            number += len(lines)
+            if chunk.words:
+                yield chunk
+        if not block:
+            break
+    if counted is not None and counted != rows:
+        raise FileError(
+            f"{path}: line 1 counts {counted:,} words, but {rows:,} follow; the file is cut off, "
+            "or the count is wrong"
+        )
+    if not rows:
+        raise FileError(f"{path}: the file is empty")
+
+
+def _chunk(path: Path, lines: list[bytes], first: int, width: int) -> Chunk:
+    """The words and numbers of these lines; numpy reads the numbers of all lines at once."""
+    words, values, places = [], [], []
+    for number, line in enumerate(lines, first):
+        line = line.rstrip(b" \r")
+        if line.count(b" ") == width:
+            word, _, rest = line.partition(b" ")
+        elif line:
+            fields = _split(path, number, line, width)
+            word, rest = b" ".join(fields[:-width]), b" ".join(fields[-width:])
+        else:
+            continue
+        words.append(word)
+        values.append(rest)
+        places.append(number)
+    if not words:
+        return Chunk([], np.empty((0, width), np.float32), [], "line")
+    matrix = _matrix(values, width)
+    if matrix is None:
+        rows = [
+            _numbers(path, number, rest.split(b" "), finite=False)
+            for number, rest in zip(places, values, strict=True)
+        ]
+        matrix = np.stack(rows)
+    return Chunk(_decoded(path, words, places), matrix, places, "line")
+
+
+def _matrix(rows: list[bytes], width: int) -> Float32[np.ndarray, "rows width"] | None:
+    """The numbers in these rows; None if they are not all numbers, so many in each."""
+    try:
+        # Latin-1 has a letter for every byte; none but ASCII's belongs to a number.
+        numbers = np.loadtxt(rows, np.float32, comments=None, delimiter=" ", encoding="latin-1")
+        return numbers.reshape(len(rows), width)
+    except ValueError:
+        return None
+
+
+def _decoded(path: Path, words: list[bytes], places: list[int]) -> list[str]:
+    try:
+        return b"\n".join(words).decode().split("\n")
+    except UnicodeDecodeError:
+        return [_text(path, *pair) for pair in zip(places, words, strict=True)]
+
+
+def _usual_width(lines: list[bytes]) -> int:
+    """How many numbers most of the first lines end with; in doubt, as many as the first."""
+    widths = []
+    for line in lines[:FIRST]:
+        fields = line.rstrip(b" \r").split(b" ")
+        width = 0
+        while width < len(fields) - 1 and is_number(fields[-width - 1]):
+            width += 1
+        widths.append(width)
+    [(usual, _)] = Counter(width for width in widths if width).most_common(1) or [(1, 0)]
+    return usual
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str, list[bytes]]]:
     """Line number, word and the fields behind it, of lines that all have as many fields."""
     width: int | None = None
-    number = 0
-    try:
-        with _open(path) as file:
-            for number, line in enumerate(file, 1):
-                fields = _text(path, number, line).rstrip().split(" ")
-                if fields == [""] and width is not None:
-                    continue
-                if number == 1 and _is_header(fields):
-                    width = int(fields[1])
-                    continue
-                if width is None:
-                    width = len(fields) - 1
-                if width < 1 or len(fields) < width + 1:
-                    raise FileError(
-                        f"{path}: line {number}: {len(fields) - 1} numbers behind the word, "
-                        f"expected {max(width, 1)}; is it a file of word vectors?"
-                    )
-                if len(fields) > width + 1 and _is_number(fields[-width - 1]):
-                    raise FileError(
-                        f"{path}: line {number}: more than {width} numbers behind the word"
-                    )
-                yield number, " ".join(fields[:-width]), fields[-width:]
-    except FileError:
-        raise
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise FileError(f"{path}: cannot be read: {reason}") from None
+    with opened(path) as file:
+        for number, line in enumerate(file, 1):
+            line = (line.removeprefix(MARK) if number == 1 else line).rstrip(b" \r\n")
+            if not line and width is not None:
+                continue
+            if number == 1 and (counted := header(line)):
+                width = counted[1]
+                continue
+            if width is None:
+                width = max(1, line.count(b" "))
+            fields = _split(path, number, line, width)
+            yield number, _text(path, number, b" ".join(fields[:-width])), fields[-width:]
     if width is None:
         raise FileError(f"{path}: the file is empty")
 
 
-def _open(path: Path) -> IO[bytes] | gzip.GzipFile:
-    """Bytes, so that a line that is no text still has its number."""
-    return gzip.open(path) if path.suffix == ".gz" else open(path, "rb")
+def header(line: bytes) -> tuple[int, int] | None:
+    """How many words and numbers a first line counts, if it does."""
+    fields = line.rstrip(b" \r").split(b" ")
+    if len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields):
+        return int(fields[0]), int(fields[1])
+    return None
 
 
-def _text(path: Path, number: int, line: bytes) -> str:
+def _split(path: Path, number: int, line: bytes, width: int) -> list[bytes]:
+    """The fields of a line: the last `width` of them are numbers, and the one before is none."""
+    _text(path, number, line)
+    fields = line.split(b" ")
+    if width < 1 or len(fields) < width + 1:
+        raise FileError(
+            f"{path}: line {number}: {len(fields) - 1} numbers behind the word, "
+            f"expected {max(width, 1)}; is it a file of word vectors?"
+        )
+    if len(fields) > width + 1:
+        _numbers(path, number, fields[-width:], finite=False)
+    if len(fields) > width + 1 and is_number(fields[-width - 1]):
+        raise FileError(f"{path}: line {number}: more than {width} numbers behind the word")
+    return fields
+
+
+def _text(path: Path, number: int, word: bytes) -> str:
     try:
-        return line.decode("utf-8-sig" if number == 1 else "utf-8")
+        return word.decode()
     except UnicodeDecodeError as error:
         raise FileError(f"{path}: line {number}: not UTF-8 text ({error.reason})") from None
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: bytes) -> bool:
     try:
         float(text)
     except ValueError:
@@ -94,16 +203,15 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _is_header(fields: list[str]) -> bool:
-    return len(fields) == 2 and all(field.isdigit() for field in fields)
-
-
-def _numbers(path: Path, number: int, values: list[str]) -> NDArray[np.float32]:
-    try:
-        with np.errstate(over="ignore"):
-            vector = np.array([float(value) for value in values], np.float32)
-    except ValueError as error:
-        raise FileError(f"{path}: line {number}: {error}") from None
-    if not all(math.isfinite(value) for value in vector):
+def _numbers(
+    path: Path, number: int, values: list[bytes], *, finite: bool = True
+) -> NDArray[np.float32]:
+    for value in values:
+        if not is_number(value):
+            shown = value[:40].decode(errors="replace")
+            raise FileError(f"{path}: line {number}: {shown!r} is not a number")
+    with np.errstate(over="ignore"):
+        vector = np.array([float(value) for value in values], np.float32)
+    if finite and not all(math.isfinite(value) for value in vector):
         raise FileError(f"{path}: line {number}: the vector is not finite")
     return vector

@@ -1,9 +1,27 @@
-"""What there is to see: pictures from plain data. Knows no model."""
+"""What there is to see: pictures from plain data, and the viewer. Knows no model."""
 
 from regard.view.chart import bars, lines
 from regard.view.graph import links
 from regard.view.image import heatmap
+from regard.view.payload import Sparsity
 from regard.view.picture import Picture
 from regard.view.plane import arrows
+from regard.view.records import Compared, Explained, Layer, Method, Side, Text
+from regard.view.viewer import View
 
-__all__ = ["Picture", "arrows", "bars", "heatmap", "lines", "links"]
+__all__ = [
+    "Compared",
+    "Explained",
+    "Layer",
+    "Method",
+    "Picture",
+    "Side",
+    "Sparsity",
+    "Text",
+    "View",
+    "arrows",
+    "bars",
+    "heatmap",
+    "lines",
+    "links",
+]

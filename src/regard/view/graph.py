@@ -29,6 +29,7 @@ def links(
     *,
     title: str = "",
     colours: Sequence[str] | None = None,
+    heads: Sequence[object] | None = None,
     threshold: SupportsFloat = 0.0,
     focus: SupportsIndex | Sequence[SupportsIndex] | None = None,
 ) -> Picture:
@@ -36,7 +37,8 @@ def links(
 
     A line is as wide and as dark as its weight; those at or below ``threshold`` are not drawn.
     ``weights`` is ``(q, k)``, or ``(h, q, k)`` with a colour ("#rrggbb") per head; NaN and −inf
-    are masked. ``right`` is ``left`` again unless given. ``focus``, an index or several into
+    are masked. ``right`` is ``left`` again unless given. ``heads`` names the heads, else they are
+    numbered from 1. ``focus``, an index or several into
     ``left``, leaves only the lines of those words; with one, the numbers stand at the right.
 
     >>> words = ["the", "cat", "sat"]
@@ -44,14 +46,19 @@ def links(
     >>> picture.svg().count('class="link"')
     2
     """
-    heads = _heads(weights)
-    from_words, to_words = _words(left, right, heads)
+    per_head = _heads(weights)
+    from_words, to_words = _words(left, right, per_head)
     focused = _focused(focus, len(from_words))
-    inks = _inks(colours, len(heads))
-    drawn = heads > float(threshold)
+    inks = _inks(colours, len(per_head))
+    numbered = [f"head {head + 1}" for head in range(len(per_head))]
+    if heads is not None:
+        numbered = names(
+            "links: heads", heads, len(per_head), f"weights has h={len(per_head)}", "head"
+        )
+    drawn = per_head > float(threshold)
     if focused is not None:
         drawn &= np.isin(np.arange(len(from_words)), focused)[:, None]
-    kept = np.where(drawn, heads, 0.0)
+    kept = np.where(drawn, per_head, 0.0)
 
     rows = max(len(from_words), len(to_words))
     starts, ends = (
@@ -76,8 +83,8 @@ def links(
         text, edge = _numbers(kept[:, focused[0]], inks, ends, edge)
         marks.append(text)
     bottom: Number = rows * PITCH
-    if len(heads) > 1:
-        text, bottom = _head_names(inks, (near + far) / 2, bottom)
+    if len(per_head) > 1:
+        text, bottom = _head_names(numbered, inks, (near + far) / 2, bottom)
         marks.append(text)
     spoken = f"links from {len(from_words)} words to {len(to_words)}"
     return titled(title, spoken, "".join(marks), 0, 0, edge, bottom)
@@ -197,7 +204,9 @@ def _numbers(
     return "".join(marks), edge
 
 
-def _head_names(inks: Sequence[str], middle: Number, top: Number) -> tuple[str, Number]:
+def _head_names(
+    numbered: Sequence[str], inks: Sequence[str], middle: Number, top: Number
+) -> tuple[str, Number]:
     """A stroke and a name per head, under the lines, and where they end below."""
     step, per_row = 76, 3
     marks: list[str] = []
@@ -208,6 +217,6 @@ def _head_names(inks: Sequence[str], middle: Number, top: Number) -> tuple[str, 
         stroke = f"M{num(x)} {num(y)}h14"
         marks.append(tag("path", class_="legend", d=stroke, stroke=ink, stroke_width=4))
         marks.append(
-            label(f"head {head + 1}", x + 20, y, size=SMALL_SIZE, fill=SOFT, class_="legend")
+            label(numbered[head], x + 20, y, size=SMALL_SIZE, room=54, fill=SOFT, class_="legend")
         )
     return "".join(marks), top + 30 + (len(inks) - 1) // per_row * 18

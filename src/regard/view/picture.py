@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import os
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from regard.errors import OptionError
+from regard.view import raster
 from regard.view._svg import (
     BOLD,
     FONT,
@@ -75,16 +77,30 @@ class Picture:
             style="max-width:100%;height:auto",
         )
 
+    def png(self, scale: Number = 2) -> bytes:
+        """The picture as PNG, ``scale`` pixels for each of its own; needs regard[pictures]."""
+        return raster.png(self.svg(), self.title, scale)
+
+    def pdf(self) -> bytes:
+        """The picture as PDF, for a paper; needs regard[pictures]."""
+        return raster.pdf(self.svg(), self.title)
+
     def _repr_svg_(self) -> str:
         return self.svg()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the document to a file ``.svg``: the whole of it, or nothing."""
+        """Write the picture to a file .svg, .png or .pdf: the whole of it, or nothing."""
         target = Path(path)
-        if target.suffix.lower() != ".svg":
+        forms: dict[str, Callable[[], bytes]] = {
+            ".svg": lambda: self.svg().encode() + b"\n",
+            ".png": self.png,
+            ".pdf": self.pdf,
+        }
+        form = forms.get(target.suffix.lower())
+        if form is None:
             raise OptionError(
-                f"save: path expected to end in .svg, got {target.name!r}; only .svg is written "
-                "for now: convert it with rsvg-convert or a browser"
+                f"save: path expected to end in .svg, .png or .pdf, got {target.name!r}; "
+                "choose one of them"
             )
         if not target.parent.is_dir():
             raise OptionError(
@@ -95,9 +111,10 @@ class Picture:
             raise OptionError(
                 f"save: path expected a file, got the folder {str(target)!r}; add a name"
             )
+        made = form()
         beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
-            beside.write_bytes(self.svg().encode() + b"\n")
+            beside.write_bytes(made)
             beside.replace(target)
         finally:
             beside.unlink(missing_ok=True)

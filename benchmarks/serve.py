@@ -1,0 +1,232 @@
+"""A server under load: many clients at once, and requests that nobody should send.
+
+    python benchmarks/serve.py --model runs/en-de --clients 32 --rounds 4
+
+Starts `regard serve` as a program of its own. First the clients do what a person does on the page,
+each with sentences of its own: the words of a sentence, the view of one of them, the steps of two
+cells, two cuts, a translation. Then come requests that are malformed or too large, all at once.
+No request of the first kind may fail, each of the second is answered with a 4xx and a sentence, and
+the server's memory stays where it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import random
+import re
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from timing import machine
+
+from regard.text.grammar import generate
+
+JSON = {"Content-Type": "application/json"}
+TIMEOUT = 120
+
+
+@dataclass
+class Measured:
+    """Seconds by kind of request, and what failed."""
+
+    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    failed: Counter[str] = field(default_factory=Counter)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, kind: str, seconds: float, status: int, said: str) -> None:
+        with self.lock:
+            self.seconds[kind].append(seconds)
+            if status != 200:
+                self.failed[f"{kind} {status} {said}"] += 1
+
+
+@contextmanager
+def serving(model: str, threads: int) -> Iterator[tuple[subprocess.Popen[str], str, int]]:
+    """The program, its host and port; ended in the end, and its status looked at."""
+    command = [sys.executable, "-m", "regard", "serve", "--model", model, "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--threads", str(threads)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        line = process.stdout.readline() if process.stdout else ""
+        found = re.search(r"http://\S+/", line)
+        if found is None:
+            sys.exit("the server did not start")
+        address = urlsplit(found[0])
+        yield process, address.hostname or "", address.port or 0
+        process.terminate()
+        if process.wait(30) != 0:
+            sys.exit(f"the server ended with status {process.returncode}")
+    finally:
+        process.kill()
+
+
+class Client:
+    """A connection that stays open."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT)
+
+    def send(
+        self, path: str, body: bytes, headers: dict[str, str] = JSON, method: str = "POST"
+    ) -> tuple[int, bytes]:
+        """Status and body of the reply."""
+        self._connection.request(method, path, body, headers)
+        reply = self._connection.getresponse()
+        return reply.status, reply.read()
+
+    def asked(
+        self, measured: Measured, kind: str, question: dict[str, object]
+    ) -> dict[str, object]:
+        """The reply to a question, whose time is taken."""
+        began = time.perf_counter()
+        status, reply = self.send(f"/api/{kind}", json.dumps(question).encode())
+        measured.add(
+            kind, time.perf_counter() - began, status, reply[:200].decode(errors="replace")
+        )
+        found: dict[str, object] = json.loads(reply)
+        return found
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def visit(host: str, port: int, sentences: list[str], measured: Measured, seed: int) -> None:
+    """What a person does with some sentences."""
+    draw = random.Random(seed)
+    client = Client(host, port)
+    for text in sentences:
+        words = client.asked(measured, "words", {"text": text})["words"]
+        assert isinstance(words, list)
+        word = draw.randrange(len(words))
+        client.asked(measured, "view", {"text": text, "word": word})
+        for _ in range(2):
+            cell = {"layer": 0, "head": draw.randrange(2), "query": word, "key": 0}
+            client.asked(measured, "steps", {"text": text, "word": word, **cell})
+        for _ in range(2):
+            links = [[word, draw.randrange(len(words))]]
+            client.asked(measured, "cut", {"text": text, "links": links})
+        client.asked(measured, "translate", {"text": text})
+    client.close()
+
+
+def rows(measured: Measured) -> list[str]:
+    """A row for each kind of request, and one for all."""
+    every = [one for many in measured.seconds.values() for one in many]
+    lines = ["| request | number | p50, ms | p99, ms | slowest, ms |", "|---|---|---|---|---|"]
+    for kind, seconds in [*measured.seconds.items(), ("all", every)]:
+        shares = statistics.quantiles(seconds, n=100, method="inclusive")
+        told = (len(seconds), *(f"{1000 * x:.0f}" for x in (shares[49], shares[98], max(seconds))))
+        lines.append(f"| {kind} | " + " | ".join(map(str, told)) + " |")
+    return lines
+
+
+def bad_requests(number: int) -> list[tuple[str, str, bytes, dict[str, str]]]:
+    """Requests (method, path, body, headers) of which none is right."""
+    text = b'{"text": "a cat sleeps", "word": 0}'
+    kinds: list[tuple[str, str, bytes, dict[str, str]]] = [
+        ("POST", "/api/view", b"", JSON),
+        ("POST", "/api/view", b'{"text": "a ca', JSON),
+        ("POST", "/api/view", b"\xff\xfe\x00", JSON),
+        ("POST", "/api/view", b"[" * 60_000, JSON),
+        ("POST", "/api/view", b'{"text": ' + b"9" * 9_000 + b"}", JSON),
+        ("POST", "/api/view", b'{"text": 5, "word": 0}', JSON),
+        ("POST", "/api/view", b'{"text": "a cat", "word": "dog"}', JSON),
+        ("POST", "/api/view", b'{"text": "a cat", "word": 99}', JSON),
+        ("POST", "/api/view", b'{"text": "\\ud800", "word": 0}', JSON),
+        ("POST", "/api/view", b'{"text": "' + b"a " * 1_500 + b'", "word": 0}', JSON),
+        ("POST", "/api/view", b'{"text": "' + b"a" * 70_000 + b'"}', JSON),
+        ("POST", "/api/view", b" " * 4_000_000, JSON),
+        ("POST", "/api/cut", b'{"text": "a cat", "links": [[0]]}', JSON),
+        ("POST", "/api/cut", b'{"text": "a cat", "links": [[0, 77]]}', JSON),
+        ("POST", "/api/steps", b'{"text": "a cat", "layer": -1}', JSON),
+        ("POST", "/api/view", text, {"Content-Type": "text/plain"}),
+        ("POST", "/api/view", text, {**JSON, "Host": "evil.example"}),
+        ("POST", "/api/nothing", text, JSON),
+        ("PUT", "/api/view", text, JSON),
+        ("GET", "/serve/static/../../application.py", b"", {}),
+    ]
+    return [kinds[i % len(kinds)] for i in range(number)]
+
+
+def refused(host: str, port: int, number: int, clients: int) -> Counter[int]:
+    """How many requests got which status; one without a sentence counts as 0."""
+
+    def ask(request: tuple[str, str, bytes, dict[str, str]]) -> int:
+        method, path, body, headers = request
+        client = Client(host, port)
+        try:
+            status, reply = client.send(path, body, headers, method)
+            return status if json.loads(reply)["error"] else 0
+        except (OSError, ValueError, KeyError, http.client.HTTPException):
+            return 0
+        finally:
+            client.close()
+
+    with ThreadPoolExecutor(clients) as many:
+        return Counter(many.map(ask, bad_requests(number)))
+
+
+def resident(process: subprocess.Popen[str]) -> float:
+    """Megabytes of memory that the program holds."""
+    status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    return int(found[1]) / 1024 if found else 0.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="pocket-en-de")
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=4, help="sentences of each client")
+    parser.add_argument("--bad", type=int, default=200, help="requests that are not right")
+    parser.add_argument("--threads", type=int, default=2, help="cores that the model uses")
+    options = parser.parse_args()
+    print(f"{machine()}; {options.clients} clients, {options.rounds} sentences each\n")
+    texts = [
+        pair.source for pair in generate("reference", "test", options.clients * options.rounds)
+    ]
+    measured = Measured()
+    with serving(options.model, options.threads) as (process, host, port):
+        visit(host, port, ["a cat sleeps ."], Measured(), 0)  # what is loaded only once
+        began = time.perf_counter()
+        with ThreadPoolExecutor(options.clients) as many:
+            visits = [
+                many.submit(visit, host, port, texts[i :: options.clients], measured, i)
+                for i in range(options.clients)
+            ]
+        for one in visits:
+            one.result()
+        took = time.perf_counter() - began
+        done = sum(map(len, measured.seconds.values()))
+        print("\n".join(rows(measured)))
+        print(f"\n{done} requests in {took:.1f} s: {done / took:.1f} a second")
+        print(f"failed: {sum(measured.failed.values())}", *measured.failed.items(), sep="\n  ")
+        before = resident(process)
+        statuses = refused(host, port, options.bad, 8)
+        middle = resident(process)
+        statuses += refused(host, port, options.bad, 8)
+        after = resident(process)
+        told = ", ".join(f"{status}: {count}" for status, count in sorted(statuses.items()))
+        print(f"\n2 × {options.bad} requests that are not right: {told}")
+        print(f"memory: {before:.0f} MB before, {middle:.0f} MB between, {after:.0f} MB after")
+        status, reply = Client(host, port).send("/api/health", b"", {}, "GET")
+        print(f"alive: {status == 200 and json.loads(reply)['status'] == 'ok'}")
+    if measured.failed or any(not 400 <= status < 500 for status in statuses):
+        sys.exit("some requests were not answered as they should be")
+
+
+if __name__ == "__main__":
+    main()

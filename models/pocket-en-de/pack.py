@@ -1,0 +1,82 @@
+"""Put a trained model into the package: ``python pack.py RUN TATOEBA``.
+
+RUN is the folder that `regard train` wrote. The weights go in as float16; what is measured, and
+written into the card, is the model as packed.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+from measure import QUESTIONS, Figures, measure
+
+from regard.translate.model_files import BUNDLED, TOKENIZER, load_model, save_model, trained_length
+
+NAME = "pocket-en-de"
+HERE = Path(__file__).parent
+
+CARD = """# pocket-en-de
+
+The English–German Transformer that comes with regard: small enough to ship, good enough to look
+into. {parameters:,} parameters in {shape}, stored as float16.
+
+## What it was trained on
+
+- **Tatoeba**: 166,085 sentence pairs, from https://tatoeba.org by way of
+  https://www.manythings.org/anki (2018-05-13), by the contributors of Tatoeba, licensed CC BY 2.0
+  FR. The model is made from them; whoever passes it on must name them likewise.
+- **regard's built-in corpus** (`regard corpus`): 40,000 sentences in which *it* stands for one of
+  two nouns, and 20,000 with a word of two senses, all from the training split.
+
+By `regard train` with `models/pocket-en-de/recipe.toml`, on two cores. The recipe, run again on the
+same machine with the same versions, gives the same weights.
+
+## How good it is
+
+Beam {beam}, the model as it is packed here.
+
+| what | model | baseline |
+|---|---|---|
+| pronoun right, {n:,} held-out sentences | {pronoun:.1%} | {nearest_noun:.1%} (nearest noun) |
+| sense right, {n:,} held-out sentences | {sense:.1%} | {frequent_sense:.1%} (most frequent sense) |
+| sacreBLEU on 1,000 sentences of Tatoeba | {bleu:.1f} | |
+| chrF2 on the same | {chrf:.1f} | |
+
+Held out means: the pair of nouns, the frame with its predicate, or the sense with its context was
+in no sentence that the model learned from. Translations that could not be judged count as wrong:
+{pronoun_untold:.1%} of the pronouns, {sense_untold:.1%} of the senses.
+
+## Where it fails
+
+- It knows everyday sentences of up to about 20 words. News, law, medicine and poetry are beyond it.
+- Names and rare words are spelled from pieces, and often wrong.
+- *you* is *du*, *ihr* or *Sie* as Tatoeba's authors happened to choose.
+- Who *it* is, it was taught with {nouns} nouns. With other nouns it guesses their gender.
+- Words of several senses beyond the {words} of the built-in corpus get their most frequent one.
+- Text in another language is not refused; what comes out means nothing.
+"""
+
+
+def main(run: Path, tatoeba: Path) -> None:
+    from regard.text.grammar import NOUNS, WORDS
+
+    folder = BUNDLED / NAME
+    model = load_model(run)
+    save_model(folder, model, dtype=torch.float16, longest=trained_length(run))
+    shutil.copyfile(run / TOKENIZER, folder / TOKENIZER)
+    figures: Figures = measure(str(folder), tatoeba)
+    shape = f"{model.config.encoder_depth} + {model.config.decoder_depth} blocks of width "
+    shape += f"{model.config.width} with {model.config.heads} heads"
+    card = CARD.format(
+        shape=shape, beam=5, n=QUESTIONS, nouns=len(NOUNS), words=len(WORDS), **vars(figures)
+    )
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    print(card, f"\n{size / 1e6:.1f} MB; first sentence after {figures.cold_start:.1f} s")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

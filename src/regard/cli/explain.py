@@ -1,0 +1,152 @@
+"""``regard explain``: what a word of a text looks at, and whether it matters."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from regard.errors import FileError, OptionError
+from regard.lens import Explanation, Lens
+from regard.lens.explanation import METHODS
+from regard.text import read_lines
+from regard.translate.model_files import POCKET
+
+BAR = 32
+"""Characters of the longest bar."""
+
+
+def explain(
+    text: Annotated[str | None, typer.Argument(help="The text to look into.")] = None,
+    word: Annotated[
+        str | None, typer.Option(help="Which word looks; it#2 is the second it.")
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help="A bundled model, a folder, or hub:org/name.")
+    ] = POCKET,
+    method: Annotated[
+        str | None, typer.Option(help=f"Only this one: {', '.join(METHODS)}.")
+    ] = None,
+    layer: Annotated[int | None, typer.Option(help="Only this layer, from 0.")] = None,
+    head: Annotated[int | None, typer.Option(help="Only this head, from 0.")] = None,
+    top: Annotated[int | None, typer.Option(help="Show so many words; all, if not said.")] = None,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Take every subword for a word of its own.")
+    ] = False,
+    file: Annotated[Path | None, typer.Option(help="Read a (long) text from a file.")] = None,
+    jsonl: Annotated[
+        Path | None, typer.Option(help="Many: a line each with text and word. Writes JSON lines.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page that needs nothing else.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write a picture.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Write a picture.")] = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print every number as JSON.")] = False,
+) -> None:
+    """What a word looks at, four ways; without --word, a summary of the whole text."""
+    if sum(one is not None for one in (text, file, jsonl)) != 1:
+        raise OptionError("explain: give a text, or --file FILE, or --jsonl FILE")
+    if method is not None and method not in METHODS:
+        raise OptionError(
+            f"explain: --method {method} is unknown, expected one of {', '.join(METHODS)}"
+        )
+    if top is not None and top < 1:
+        raise OptionError(f"explain: --top {top}, expected 1 or more")
+    if jsonl is not None:
+        _many(Lens.open(model), jsonl, word, tokens)
+        return
+    if file is not None:
+        text = "\n".join(read_lines(file))
+    lens = Lens.open(model)
+    if word is None:
+        _summary(lens, text or "", tokens, json_, [html, svg, png, method, layer, head])
+        return
+    found = lens.explain(text or "", word, tokens=tokens)
+    if json_:
+        print(found.to_json())
+    elif method is not None or layer is not None or head is not None:
+        chosen = found.scores(method or "attention", layer, head)
+        print(_where(method or "attention", layer, head))
+        print(_bars(found, chosen, top))
+    else:
+        print(found.table(top))
+        print(f"\n{_bars(found, found.scores('knockout'), top, 'knockout')}")
+    _pictures(found, html, svg, png)
+
+
+def _summary(lens: Lens, text: str, tokens: bool, json_: bool, needs: list[object]) -> None:
+    if any(one is not None for one in needs):
+        raise OptionError("explain: --word is missing: which word of the text looks?")
+    found = lens.summary(text, tokens=tokens)
+    print(json.dumps(found.to_data(), ensure_ascii=False) if json_ else found)
+    if not json_:
+        print("\nregard explain … --word WORD tells what one of the words looks at")
+
+
+def _many(lens: Lens, path: Path, word: str | None, tokens: bool) -> None:
+    """One JSON line for each line of the file; progress for somebody who waits and does not see."""
+    items = list(_items(path, word))
+    shows = sys.stderr.isatty()
+
+    def progress(done: int) -> None:
+        if shows:
+            end = "\n" if done == len(items) else ""
+            print(f"\r{done:,} of {len(items):,}", end=end, file=sys.stderr, flush=True)
+
+    for found in lens.explain_all(items, tokens=tokens, progress=progress):
+        print(found.to_json(), flush=True)
+
+
+def _items(path: Path, word: str | None) -> Iterator[tuple[str, str | int]]:
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            item = json.loads(line)
+            said = item.get("text", item.get("source"))
+            which = item.get("word", word)
+        except (ValueError, AttributeError):
+            raise FileError(
+                f"{path}: line {number} is not a JSON object with text and word"
+            ) from None
+        if not isinstance(said, str) or not isinstance(which, str | int):
+            raise FileError(
+                f"{path}: line {number} has no {'word' if isinstance(said, str) else 'text'}"
+            )
+        yield said, which
+
+
+def _where(method: str, layer: int | None, head: int | None) -> str:
+    parts = [
+        method,
+        "" if layer is None else f"layer {layer}",
+        "" if head is None else f"head {head}",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _bars(found: Explanation, values: torch.Tensor, top: int | None, title: str = "") -> str:
+    """A bar for each name, or for the highest."""
+    numbers = [float(one) for one in values.nan_to_num(0.0)]
+    shown = range(len(numbers))
+    if top is not None:
+        shown = sorted(sorted(shown, key=lambda i: -numbers[i])[:top])  # type: ignore[assignment]
+    width = max(len(found.names[i]) for i in shown)
+    most = max((numbers[i] for i in shown), default=0.0) or 1.0
+    lines = [title] if title else []
+    for i in shown:
+        bar = "█" * max(0, round(BAR * numbers[i] / most))
+        mark = "→" if i == found.word else " "
+        lines.append(f"{mark} {found.names[i]:{width}}  {numbers[i]:7.3f}  {bar}".rstrip())
+    return "\n".join(lines)
+
+
+def _pictures(found: Explanation, html: Path | None, svg: Path | None, png: Path | None) -> None:
+    for path, which in ((html, None), (svg, "explain"), (png, "explain")):
+        if path is not None:
+            found.view().save(path, which)
+            print(f"regard: wrote {path}", file=sys.stderr)

@@ -1,0 +1,76 @@
+"""``regard serve``: a model to look into, in the browser."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+
+from regard.errors import OptionError
+from regard.lens import Lens
+from regard.translate.model_files import POCKET
+
+PORT = 8421
+
+
+def serve(
+    model: Annotated[
+        str, typer.Option(help="A bundled model, a folder, or hub:org/name.")
+    ] = POCKET,
+    port: Annotated[int, typer.Option(help="0: any that is free.")] = PORT,
+    host: Annotated[
+        str, typer.Option(help="Where to listen; 127.0.0.1 is seen by this machine alone.")
+    ] = "127.0.0.1",
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Another name by which it may be called; repeatable.")
+    ] = None,
+    longest: Annotated[int, typer.Option(help="Characters of a text, at most.")] = 2_000,
+    seconds: Annotated[float, typer.Option(help="For one request, at most.")] = 30.0,
+    waiting: Annotated[int, typer.Option(help="Requests that may wait at once.")] = 64,
+    threads: Annotated[int, typer.Option(help="Cores that the model uses.")] = 2,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    log: Annotated[bool, typer.Option("--log", help="Write a line for each request.")] = False,
+    log_texts: Annotated[
+        bool, typer.Option("--log-texts", help="Also write what is asked about.")
+    ] = False,
+) -> None:
+    """A page on which to type a sentence, pick a word, cut its links and see what changes."""
+    try:
+        from regard.serve import Limits, make
+        from regard.serve.running import bound, run
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in ("starlette", "uvicorn"):
+            raise
+        raise OptionError(
+            f"serve: {error.name} is not installed; pip install 'regard[serve]'"
+        ) from None
+    if threads < 1:
+        raise OptionError(f"serve: --threads {threads}, expected 1 or more")
+    limits = Limits(text=longest, body=max(65_536, 16 * longest), seconds=seconds, waiting=waiting)
+    listening = bound(host, port)
+    with listening:
+        torch.set_num_threads(threads)
+        lens = Lens.open(model)
+        _log(log or log_texts)
+        names = [host, *(allow_host or ())]
+        name = Path(model).name or model
+        app = make(lens, name=name, limits=limits, hosts=names, log_texts=log_texts)
+        run(app, listening, started=_started, browse=open_)
+
+
+def _started(address: str) -> None:
+    print(f"regard: {address}  (Ctrl+C ends)", flush=True)
+
+
+def _log(every: bool) -> None:
+    """Failures always go to standard error; every request, if asked for."""
+    logger = logging.getLogger("regard.serve")
+    logger.setLevel(logging.INFO if every else logging.ERROR)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    logger.handlers = [handler]
+    logger.propagate = False

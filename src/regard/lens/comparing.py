@@ -1,0 +1,179 @@
+"""One word in two texts: its static vector is the same, its contextual ones part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.lens._subjects import Subject
+from regard.lens.explanation import Explanation
+from regard.text.words import Words
+
+if TYPE_CHECKING:
+    from regard.lens.lens import Lens
+    from regard.view import View
+
+NEAREST = 5
+SENTENCES = 400
+"""How many of the built-in corpus neighbours are looked for in."""
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A word in a text, and how near its vector is."""
+
+    word: str
+    text: str
+    cosine: float
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """The word in one of the texts."""
+
+    explanation: Explanation
+    neighbours: tuple[Neighbour, ...]
+    becomes: str | None
+    """The word of the translation that comes from it; None if the model does not translate."""
+
+    @property
+    def text(self) -> str:
+        return self.explanation.words.text
+
+    def pulls(self, method: str = "knockout", n: int = 3) -> list[tuple[str, float]]:
+        """The words that pulled it where it is."""
+        return self.explanation.top(method, n)
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """One word in two texts."""
+
+    word: str
+    sides: tuple[Side, Side]
+    static: float
+    """The cosine of its vectors before there is any context, or position."""
+    cosine: Float[Tensor, " layers"]
+    """The cosine of its vectors: before the first block, and after each."""
+
+    @property
+    def conclusion(self) -> str:
+        """What it comes to, in plain words."""
+        told = (
+            f"The static vector of {self.word} is one and the same; after the last layer the "
+            f"cosine of the two is {float(self.cosine[-1]):.2f}."
+        )
+        one, other = (side.becomes for side in self.sides)
+        if one and other and one != other:
+            told += f" It becomes {one} in the one and {other} in the other."
+        return told
+
+    def view(self) -> View:
+        """The same to look at."""
+        from regard.lens.viewing import view_of_comparison
+
+        return view_of_comparison(self)
+
+    def to_data(self) -> dict[str, Any]:
+        """Everything as plain lists and numbers."""
+        return {
+            "word": self.word,
+            "static": round(self.static, 4),
+            "cosine": [round(float(x), 4) for x in self.cosine],
+            "sides": [
+                {
+                    "text": side.text,
+                    "becomes": side.becomes,
+                    "neighbours": [
+                        {"word": one.word, "text": one.text, "cosine": round(one.cosine, 4)}
+                        for one in side.neighbours
+                    ],
+                    "pulled_by": {
+                        method: [[word, round(value, 4)] for word, value in side.pulls(method)]
+                        for method in ("attention", "knockout")
+                    },
+                }
+                for side in self.sides
+            ],
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.word}: one static vector (cosine {self.static:.2f}), then"]
+        for layer, cosine in enumerate(self.cosine):
+            where = "before the first layer" if layer == 0 else f"after layer {layer}"
+            bar = "█" * max(0, round(20 * float(cosine)))
+            lines.append(f"  {where:22}  {float(cosine):5.2f}  {bar}")
+        for side in self.sides:
+            lines += ["", side.text]
+            for method in ("attention", "knockout"):
+                pulls = ", ".join(f"{word} {value:.2f}" for word, value in side.pulls(method))
+                lines.append(f"  pulled by ({method}): {pulls or 'nothing else'}")
+            for one in side.neighbours:
+                lines.append(f"  {one.cosine:.2f}  {one.word} in: {one.text}")
+            if side.becomes is not None:
+                lines.append(f"  becomes: {side.becomes or '(nothing)'}")
+        lines += ["", self.conclusion]
+        return "\n".join(lines)
+
+
+def compare(
+    lens: Lens, subject: Subject, word: str, one: str, other: str, among: Sequence[str] | None
+) -> Comparison:
+    """The comparison; see `Lens.compare`."""
+    texts = (one, other)
+    embedded = lens.embed_all(texts)
+    vectors = [each[word] for each in embedded]  # (layers, width)
+    cosine = F.cosine_similarity(vectors[0], vectors[1], dim=-1)
+    statics = []
+    for each, text in zip(embedded, texts, strict=True):
+        ids = torch.tensor(subject.read(text).ids)
+        table = subject.table()[ids.to(subject.table().device)]
+        statics.append(each.words.averaged(table)[each.words.find(word)])
+    if among is None:
+        from regard.text.grammar import generate
+
+        among = [pair.source for pair in generate("senses", "train", SENTENCES)]
+    near = _neighbours(lens, [each[-1] for each in vectors], among)
+    sides = [
+        Side(lens.explain(text, word), tuple(found), _becomes(subject, each.words, word))
+        for text, found, each in zip(texts, near, embedded, strict=True)
+    ]
+    return Comparison(
+        word,
+        (sides[0], sides[1]),
+        float(F.cosine_similarity(statics[0], statics[1], dim=-1)),
+        cosine,
+    )
+
+
+def _neighbours(
+    lens: Lens, vectors: Sequence[Tensor], among: Sequence[str]
+) -> list[list[Neighbour]]:
+    """For each vector the nearest words of these texts, none of them twice."""
+    found: list[dict[str, Neighbour]] = [{} for _ in vectors]
+    for text, embedded in zip(among, lens.embed_all(among), strict=True):
+        names, real = embedded.words.names, embedded.words.is_word
+        near = F.cosine_similarity(
+            torch.stack(list(vectors)).unsqueeze(1), embedded.vectors[-1].unsqueeze(0), dim=-1
+        )
+        for best, row in zip(found, near.tolist(), strict=True):
+            for name, cosine, there in zip(names, row, real, strict=True):
+                if there and (name not in best or best[name].cosine < cosine):
+                    best[name] = Neighbour(name, text, cosine)
+    return [sorted(best.values(), key=lambda one: -one.cosine)[:NEAREST] for best in found]
+
+
+def _becomes(subject: Subject, words: Words, word: str) -> str | None:
+    """The target words whose attention to the source is on this word most of all."""
+    translator = getattr(subject, "translator", None)
+    if translator is None:
+        return None
+    alignment = translator.translate([words.text])[0].alignment
+    place = sum(words.is_word[: words.find(word)])
+    return " ".join(alignment.target_words[t] for t, s in alignment.pairs if s == place)

@@ -1,0 +1,302 @@
+"""`Explanation`: four answers to the question what a word looks at, side by side."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.record import Look
+from regard.errors import OptionError
+from regard.lens.measures import agreement
+from regard.text.words import Words
+
+if TYPE_CHECKING:
+    import pandas
+
+    from regard.lens.lens import Lens
+    from regard.view import View
+
+METHODS = ("attention", "norm", "rollout", "knockout")
+DIGITS = 4
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What the model says with a link cut."""
+
+    word: int
+    """The number of the word that can no longer be looked at."""
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """What a word looks at: by attention, by norm, by rollout, and by what happens without.
+
+    Arrays are over `names`: the words of the text, and the special tokens where they stand. Those
+    per head are ``(layers, heads, names)``.
+    """
+
+    words: Words
+    word: int
+    """The number of the word that looks."""
+    layers: tuple[str, ...]
+    """The modules that attend, in order."""
+    attention: Float[Tensor, "layers heads names"]
+    """The weights."""
+    norm: Float[Tensor, "layers heads names"]
+    """Weight × length of the value as the head passes it on (Kobayashi et al., 2020)."""
+    norm_of_layers: Float[Tensor, "layers names"]
+    """The same for all heads of a layer together."""
+    rollout: Float[Tensor, " names"]
+    """The share of each word after all layers (Abnar and Zuidema, 2020)."""
+    knockout: Float[Tensor, " names"]
+    """How far the word's vector moves, as a share of its length, when the link is cut in all
+    layers and heads. nan: not cut (see `Lens.explain`)."""
+    knockout_of_heads: Float[Tensor, "layers heads names"] | None
+    """The same, the link being cut in one head only; None if there were too many."""
+    probability: Float[Tensor, " names"] | None
+    """How much less likely what the model says gets, in natural logarithms; None if it says
+    nothing."""
+    said: str | None
+    """What the model says: the translation, or the next token."""
+    effects: tuple[Effect, ...]
+    """What it says instead, for those links that were cut to see."""
+    looks: dict[str, Look]
+    translates: bool = False
+    lens: Lens | None = field(default=None, repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The words, and special tokens where they stand."""
+        return self.words.names
+
+    def scores(self, method: str, layer: int | None = None, head: int | None = None) -> Tensor:
+        """One number for each name; over all layers and heads, if none is chosen.
+
+        ``attention``: the mean. ``norm``: the mean over layers, of all heads together. ``rollout``
+        and ``knockout`` as they are.
+        """
+        if method not in METHODS:
+            raise OptionError(
+                f"explain: method {method!r} is unknown, expected one of {', '.join(METHODS)}"
+            )
+        of_heads = {
+            "attention": self.attention,
+            "norm": self.norm,
+            "knockout": self.knockout_of_heads,
+        }.get(method)
+        if layer is None and head is None:
+            if method == "attention":
+                return self.attention.mean((0, 1))
+            return {
+                "norm": self.norm_of_layers.mean(0),
+                "rollout": self.rollout,
+                "knockout": self.knockout,
+            }[method]
+        if of_heads is None:
+            raise OptionError(f"explain: {method} was not computed for single heads")
+        depth, heads = of_heads.shape[:2]
+        for name, value, size in (("layer", layer, depth), ("head", head, heads)):
+            if value is not None and not 0 <= value < size:
+                raise OptionError(f"explain: {name} {value}, but there are {size}, numbered from 0")
+        chosen = of_heads if layer is None else of_heads[layer : layer + 1]
+        if head is not None:
+            chosen = chosen[:, head : head + 1]
+        return chosen.mean((0, 1))
+
+    def top(self, method: str = "attention", n: int = 5) -> list[tuple[str, float]]:
+        """The n other words that matter most by a method, with their scores."""
+        values = self.scores(method)
+        order = sorted(self._others, key=lambda i: -_number(values[i]))
+        return [(self.names[i], float(values[i])) for i in order[:n]]
+
+    @property
+    def agreement(self) -> dict[str, float]:
+        """How far each of the first three agrees with knockout: Spearman's rank correlation.
+
+        Over the other words of the text, so far as their links were cut.
+        """
+        return {name: self._agrees(self.scores(name), self.knockout) for name in METHODS[:3]}
+
+    @property
+    def agreement_with_probability(self) -> dict[str, float] | None:
+        """The same with the change in what the model says; None if it says nothing."""
+        if self.probability is None:
+            return None
+        return {name: self._agrees(self.scores(name), self.probability) for name in METHODS[:3]}
+
+    @property
+    def conclusion(self) -> str:
+        """What it comes to, in plain words."""
+        looker = self.names[self.word]
+        if not self._others:
+            return f"There is no other word that {looker} could look at."
+        [(most, _)] = self.top("attention", 1)
+        [(matters, moved)] = self.top("knockout", 1)
+        told = f"By attention, {looker} looks at {most} most; " + (
+            "so it is" if most == matters else f"{matters} matters most"
+        )
+        told += f" when links are cut: without {matters}, its vector moves by {moved:.0%}."
+        return " ".join([told, *map(self._effect, self.effects)])
+
+    def _effect(self, effect: Effect) -> str:
+        link = f"{self.names[self.word]} → {self.names[effect.word]}"
+        what = "translation" if self.translates else "next word"
+        if effect.text == self.said:
+            return f"With the link {link} cut, the {what} stays."
+        return f"With the link {link} cut, the {what} turns {turned(self.said or '', effect.text)}."
+
+    @property
+    def _others(self) -> list[int]:
+        real = self.words.is_word
+        return [i for i in range(len(self.names)) if real[i] and i != self.word]
+
+    def _agrees(self, one: Tensor, other: Tensor) -> float:
+        kept = [i for i in self._others if not math.isnan(float(other[i]))]
+        return agreement(one[kept], other[kept])
+
+    def to_data(self) -> dict[str, Any]:
+        """Everything as plain lists and numbers."""
+        data: dict[str, Any] = {
+            "text": self.words.text,
+            "word": self.names[self.word],
+            "position": self.word,
+            "words": list(self.names),
+            "special": [not real for real in self.words.is_word],
+            "layers": list(self.layers),
+            "scores": {name: _plain(self.scores(name)) for name in METHODS},
+            "heads": {"attention": _plain(self.attention), "norm": _plain(self.norm)},
+            "agreement": _plain_dict(self.agreement),
+        }
+        if self.knockout_of_heads is not None:
+            data["heads"]["knockout"] = _plain(self.knockout_of_heads)
+        if self.probability is not None:
+            data["scores"]["probability"] = _plain(self.probability)
+            data["agreement_with_probability"] = _plain_dict(self.agreement_with_probability or {})
+            data["said"] = self.said
+            data["effects"] = [
+                {"without": self.names[one.word], "position": one.word, "said": one.text}
+                for one in self.effects
+            ]
+        data["conclusion"] = self.conclusion
+        return data
+
+    def to_json(self) -> str:
+        """The same as JSON, on one line."""
+        return json.dumps(self.to_data(), ensure_ascii=False)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """One row for each name: its scores by each method. Needs pandas."""
+        try:
+            import pandas
+        except ImportError:
+            raise OptionError(
+                "to_frame: pandas is not installed; pip install pandas, or use to_data()"
+            ) from None
+        columns: dict[str, Any] = {
+            "word": list(self.names),
+            "special": [not real for real in self.words.is_word],
+            **{name: self.scores(name).tolist() for name in METHODS},
+        }
+        if self.probability is not None:
+            columns["probability"] = self.probability.tolist()
+        return pandas.DataFrame(columns)
+
+    def view(self) -> View:
+        """The same to look at: in a notebook, as a page (``save("it.html")``), as a picture."""
+        from regard.lens.viewing import view_of
+
+        if self.lens is None:
+            raise OptionError("view: this explanation was not made by a Lens; use lens.explain")
+        return view_of(self.lens, self)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def table(self, n: int | None = None) -> str:
+        """The answers as text: a row for each name, or for n words that any of them puts first."""
+        shown = self._shown(n)
+        columns = {name: self.scores(name) for name in METHODS}
+        if self.probability is not None:
+            columns["unlikelier"] = self.probability
+        width = max(len(self.names[i]) for i in [*shown, self.word]) + 2
+        lines = [f"{'':{width}}" + "".join(f"{name:>12}" for name in columns)]
+        for i in shown:
+            name = self.names[i] + (" ←" if i == self.word else "")
+            cells = "".join(f"{_cell(values[i]):>12}" for values in columns.values())
+            lines.append(f"{name:{width}}{cells}")
+        lines += ["", "agreement with knockout: " + _pairs(self.agreement)]
+        if (with_probability := self.agreement_with_probability) is not None:
+            lines.append("  with the change in what is said: " + _pairs(with_probability))
+        if self.said is not None:
+            lines.append(f"{'translation' if self.translates else 'next'}: {self.said}")
+        lines += ["", self.conclusion]
+        return "\n".join(lines)
+
+    def _shown(self, n: int | None) -> list[int]:
+        if n is None:
+            return list(range(len(self.names)))
+        if n < 1:
+            raise OptionError(f"explain: top {n}, expected 1 or more")
+        kept: dict[int, None] = {}
+        scores = [[_number(value) for value in self.scores(name)] for name in reversed(METHODS)]
+        ranks = [sorted(self._others, key=lambda i, x=x: -x[i]) for x in scores]  # type: ignore[misc]
+        for place in zip(*ranks, strict=True):
+            for i in place:
+                if len(kept) < n:
+                    kept[i] = None
+        return sorted(kept)
+
+
+def turned(before: str, after: str) -> str:
+    """In which words two texts differ: ``from "es" to "sie"``; all of them, if there are many.
+
+    >>> turned("weil es müde war", "weil sie müde war")
+    'from "es" to "sie"'
+    """
+    one, other = before.split(), after.split()
+    start = 0
+    while start < min(len(one), len(other)) and one[start] == other[start]:
+        start += 1
+    end = 0
+    while end < min(len(one), len(other)) - start and one[-1 - end] == other[-1 - end]:
+        end += 1
+    was, becomes = (" ".join(part[start : len(part) - end]) for part in (one, other))
+    if not was or not becomes:
+        was, becomes = before, after
+    return f'from "{was}" to "{becomes}"'
+
+
+def _number(value: Tensor) -> float:
+    """A number to sort by; what is not known comes last."""
+    return -math.inf if math.isnan(float(value)) else float(value)
+
+
+def _cell(value: Tensor) -> str:
+    return "·" if math.isnan(float(value)) else f"{float(value):.3f}"
+
+
+def _pairs(values: dict[str, float]) -> str:
+    return ", ".join(
+        f"{name} {'–' if math.isnan(value) else format(value, '+.2f')}"
+        for name, value in values.items()
+    )
+
+
+def _plain(values: Tensor) -> Any:
+    """Nested lists of rounded numbers; None for what is not known."""
+    if values.dim() > 0:
+        return [_plain(value) for value in values]
+    return None if bool(values.isnan()) else round(float(values), DIGITS)
+
+
+def _plain_dict(values: dict[str, float]) -> dict[str, float | None]:
+    return {
+        name: None if math.isnan(value) else round(value, DIGITS) for name, value in values.items()
+    }

@@ -1,0 +1,211 @@
+"""Which heads look from one word at another, and which of them do so reliably."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.errors import FileError, OptionError, RegardError
+from regard.lens._subjects import Reading, Subject
+from regard.lens.explanation import Explanation
+from regard.lens.watching import watch
+from regard.text.grammar import Pair
+from regard.text.words import Words
+
+BATCH = 64
+
+
+@dataclass(frozen=True)
+class Head:
+    """How much one head makes of a link."""
+
+    layer: int
+    head: int
+    module: str
+    attention: float
+    norm: float
+    knockout: float | None
+
+
+class Heads(Sequence[Head]):
+    """Heads, the one with the most attention for the link first."""
+
+    def __init__(self, explanation: Explanation, to: int) -> None:
+        e, knocked = explanation, explanation.knockout_of_heads
+        self.looks, self.at = e.names[e.word], e.names[to]
+        self._heads = sorted(
+            (
+                Head(
+                    layer,
+                    head,
+                    e.layers[layer],
+                    float(e.attention[layer, head, to]),
+                    float(e.norm[layer, head, to]),
+                    None if knocked is None else float(knocked[layer, head, to]),
+                )
+                for layer in range(e.attention.shape[0])
+                for head in range(e.attention.shape[1])
+            ),
+            key=lambda one: -one.attention,
+        )
+
+    def __getitem__(self, i: Any) -> Any:
+        return self._heads[i]
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    def __str__(self) -> str:
+        lines = [f"{self.looks} → {self.at}", "layer  head  attention   norm  knockout"]
+        for one in self._heads[:10]:
+            knocked = "·" if one.knockout is None else f"{one.knockout:.4f}"
+            lines.append(
+                f"{one.layer:5}  {one.head:4}  {one.attention:9.3f}  {one.norm:5.2f}  {knocked:>8}"
+            )
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A text, the word that refers, what it refers to, and what else it might, by position."""
+
+    text: str
+    word: str | int
+    referent: str | int
+    others: tuple[str | int, ...] = ()
+
+    @classmethod
+    def of(cls, item: object) -> Question:
+        """A question from a pair of the built-in corpus, a mapping, or (text, word, referent)."""
+        if isinstance(item, Question):
+            return item
+        if isinstance(item, Pair):
+            if item.referent_position is None or item.other_position is None:
+                raise OptionError(
+                    f"score_heads: a pair of kind {item.kind!r}, expected 'reference'"
+                )
+            places = (item.position, item.referent_position, item.other_position)
+            return _Placed(item.source, *places[:2], places[2:])
+        if isinstance(item, Mapping):
+            return _from_mapping(item)
+        if isinstance(item, Sequence) and not isinstance(item, str) and len(item) == 3:
+            return cls(*item)
+        raise OptionError(
+            f"score_heads: {item!r}, expected (text, word, referent), a mapping with these names, "
+            "or a pair of the built-in corpus"
+        )
+
+    def places(self, words: Words) -> tuple[int, int, list[int]]:
+        """The numbers of the word, of its referent, and of all that it may refer to."""
+        word, referent = words.find(self.word), words.find(self.referent)
+        if self.others:
+            among = [referent, *map(words.find, self.others)]
+        else:
+            real = words.is_word
+            among = [i for i in range(len(words)) if real[i] and i != word]
+        return word, referent, among
+
+
+class _Placed(Question):
+    """A question that gives characters of the text."""
+
+    def places(self, words: Words) -> tuple[int, int, list[int]]:
+        word, referent, *others = (
+            words.at(int(place)) for place in (self.word, self.referent, *self.others)
+        )
+        return word, referent, [referent, *others]
+
+
+def _from_mapping(item: Mapping[str, Any]) -> Question:
+    if "source" in item and item.get("referent_position") is not None:  # as `regard corpus` writes
+        places = (item["position"], item["referent_position"], item["other_position"])
+        return _Placed(str(item["source"]), *places[:2], places[2:])
+    missing = [name for name in ("text", "word", "referent") if name not in item]
+    if missing:
+        raise OptionError(f"score_heads: {missing[0]!r} is missing in {dict(item)!r}")
+    others = item.get("others", ())
+    return Question(item["text"], item["word"], item["referent"], tuple(others))
+
+
+def read_questions(path: str | Path) -> Iterator[Question]:
+    """The questions of a JSONL file: text, word, referent and, if there are, others."""
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    try:
+                        yield Question.of(json.loads(line))
+                    except (ValueError, RegardError) as error:
+                        raise FileError(f"{path}: line {number}: {error}") from None
+    except OSError as error:
+        if isinstance(error, RegardError):
+            raise
+        raise FileError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+@dataclass(frozen=True, eq=False)
+class HeadScores:
+    """How often each head looks from a word at what it refers to, rather than at the others."""
+
+    accuracy: Float[Tensor, "layers heads"]
+    nearest: float
+    """How often the nearest candidate before the word (else the nearest) is right: the baseline."""
+    n: int
+    layers: tuple[str, ...]
+
+    def best(self, n: int = 5) -> list[tuple[int, int, float]]:
+        """(layer, head, accuracy) of the n best."""
+        heads = self.accuracy.shape[1]
+        order = self.accuracy.flatten().argsort(descending=True, stable=True)[:n]
+        return [(int(i) // heads, int(i) % heads, float(self.accuracy.flatten()[i])) for i in order]
+
+    def __str__(self) -> str:
+        lines = [f"{self.n} questions; nearest candidate: {self.nearest:.1%}", "layer  head  right"]
+        lines += [f"{layer:5}  {head:4}  {right:.1%}" for layer, head, right in self.best(10)]
+        return "\n".join(lines)
+
+
+@torch.no_grad()
+def score_heads(
+    subject: Subject, questions: Iterable[object], read: Any, progress: Any
+) -> HeadScores:
+    """The accuracy of every head; see `Lens.score_heads`."""
+    right: Tensor | None = None
+    nearest = n = 0
+    layers: tuple[str, ...] = ()
+    waiting = iter(questions)
+    while chunk := [Question.of(one) for one in islice(waiting, BATCH)]:
+        readings: list[Reading] = [read(one.text) for one in chunk]
+        with watch(subject.model) as seen:
+            subject.layers(readings)
+        layers = tuple(seen)
+        weights = [seen[name].weights() for name in layers]  # each (b, h, n, n)
+        for row, (question, reading) in enumerate(zip(chunk, readings, strict=True)):
+            word, referent, among = question.places(reading.words)
+            tokens = reading.words.tokens_of(word)
+            size = len(reading.ids)
+            given = torch.stack(
+                [reading.words.summed(one[row][:, tokens, :size].mean(1)) for one in weights]
+            )
+            best = given[..., among].argmax(-1)
+            hit = (best == among.index(referent)).double()
+            right = hit if right is None else right + hit
+            nearest += _nearest(word, among) == referent
+        n += len(chunk)
+        progress(n)
+    if right is None:
+        raise OptionError("score_heads: there are no questions")
+    return HeadScores(right / n, nearest / n, n, layers)
+
+
+def _nearest(word: int, among: Sequence[int]) -> int:
+    before = [i for i in among if i < word]
+    return max(before) if before else min(among, key=lambda i: abs(i - word))

@@ -1,0 +1,160 @@
+"""What attention says of a word, three ways: by weight, by weight × value, and through all layers.
+
+All three are read off what was seen; none of them tells what would happen without a link. That is
+`knockouts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.record import Look
+from regard.text.words import Words
+
+BLOCK = 256
+"""Queries whose weights are in memory at once."""
+
+
+@dataclass(frozen=True)
+class Measures:
+    """Of one word, what each other word is to it."""
+
+    attention: Float[Tensor, "layers heads names"]
+    """The weights: of the subwords that look the mean, of those looked at the sum."""
+    norm: Float[Tensor, "layers heads names"]
+    """Weight × length of the value as the head passes it on."""
+    norm_of_layers: Float[Tensor, "layers names"]
+    """The same for the sum of all heads, whose values may cancel."""
+    rollout: Float[Tensor, " names"]
+    """How much of each word has reached this one through all layers, along all paths."""
+
+
+def measure(
+    looks: Mapping[str, Look],
+    outputs: Mapping[str, Tensor],
+    words: Words,
+    tokens: Sequence[int],
+    row: int = 0,
+) -> Measures:
+    """The measures of the word that these tokens spell, in one sequence of the batch.
+
+    `looks` are those of the layers in order; `outputs` are the matrices ``(h, e, width)`` by which
+    each mixes the output of its heads.
+    """
+    attention, norm, norm_of_layers = [], [], []
+    for name, look in looks.items():
+        weights = look.weights(queries=list(tokens))[row].mean(1)[:, : len(words.tokens)]  # (h, k)
+        passed = _passed(look.v[row], outputs[name])[:, : len(words.tokens)]  # (h, k, width)
+        attention.append(words.summed(weights))
+        norm.append(words.summed(weights * torch.linalg.vector_norm(passed, dim=-1)))
+        together = (weights.unsqueeze(-1) * passed).sum(0)
+        norm_of_layers.append(words.summed(torch.linalg.vector_norm(together, dim=-1)))
+    return Measures(
+        torch.stack(attention),
+        torch.stack(norm),
+        torch.stack(norm_of_layers),
+        words.summed(rollout(list(looks.values()), len(words.tokens), tokens, row)),
+    )
+
+
+def rollout(
+    looks: Sequence[Look], n: int, tokens: Sequence[int], row: int = 0
+) -> Float[Tensor, " tokens"]:
+    """How much of each of n tokens is in the mean of these tokens after all layers.
+
+    In each layer a token is half itself, by the residual connection, and half what its heads look
+    at, on average (Abnar and Zuidema, "Quantifying Attention Flow in Transformers", 2020). One row
+    of the product of all layers is computed, from the last layer to the first, so no n × n matrix
+    is needed.
+    """
+    reached = torch.zeros(n, dtype=looks[0].q.dtype, device=looks[0].q.device)
+    reached[list(tokens)] = 1 / len(tokens)
+    for look in reversed(looks):
+        looked = torch.zeros_like(reached)
+        for start in range(0, n, BLOCK):
+            queries = [i for i in range(start, min(n, start + BLOCK)) if reached[i] > 0]
+            if queries:
+                looked += reached[queries] @ look.weights(queries=queries)[row].mean(0)[:, :n]
+        reached = (reached + looked) / 2
+    return reached / reached.sum()
+
+
+def agreement(one: Sequence[float | int] | Tensor, other: Sequence[float | int] | Tensor) -> float:
+    """Spearman's rank correlation: 1 if both have the same order, -1 if the opposite one.
+
+    Equal numbers share their rank. Of fewer than two numbers, or if all are equal: nan.
+
+    >>> agreement([0.1, 0.5, 0.9], [1, 2, 30])
+    1.0
+    """
+    x, y = (_ranks(torch.as_tensor(values, dtype=torch.float64)) for values in (one, other))
+    x, y = x - x.mean(), y - y.mean()
+    spread = torch.linalg.vector_norm(x) * torch.linalg.vector_norm(y)
+    return float((x @ y) / spread) if len(x) > 1 and spread > 0 else float("nan")
+
+
+def _ranks(values: Tensor) -> Tensor:
+    less = (values[None] < values[:, None]).sum(1)
+    equal = (values[None] == values[:, None]).sum(1)
+    return less + (equal + 1) / 2
+
+
+def _passed(v: Float[Tensor, "g k e"], output: Float[Tensor, "h e width"]) -> Tensor:
+    """The values as each head passes them on, ``(h, k, width)``; grouped heads share theirs."""
+    return v.repeat_interleave(len(output) // len(v), 0) @ output.to(v)
+
+
+class Feeds:
+    """Remembers what was given to the linear layers of a model while it ran.
+
+    The one that got the output of attention mixes its heads: found by what it was given, whatever
+    it is called.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._inputs: list[tuple[nn.Module, Tensor]] = []
+        self._handles: list[Any] = []
+
+    def __enter__(self) -> Feeds:
+        for module in self._model.modules():
+            if isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D":
+                self._handles.append(module.register_forward_pre_hook(self._note))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def outputs(self, looks: Mapping[str, Look]) -> dict[str, Tensor]:
+        """For each layer, the matrix of its heads' output, ``(h, e, width)``; ones if not found.
+
+        Not found: `Measures.norm` then is the weight × the length of the value itself.
+        """
+        return {name: self._output(name, look) for name, look in looks.items()}
+
+    def _note(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if inputs and isinstance(inputs[0], Tensor):
+            self._inputs.append((module, inputs[0]))
+
+    def _output(self, name: str, look: Look) -> Tensor:
+        b, h, q, e = look.output.shape
+        own = self._model.get_submodule(name.removesuffix(":self").removesuffix(":cross"))
+        if isinstance(matrix := getattr(own, "w_o", None), Tensor):
+            return matrix.detach().reshape(h, e, -1)
+        if isinstance(own, nn.MultiheadAttention):
+            return own.out_proj.weight.detach().T.reshape(h, e, -1)
+        given = look.output.transpose(1, 2).reshape(b * q, h * e)
+        for module, x in self._inputs:
+            alike = x.shape[-1] == h * e and x.numel() == given.numel()
+            if alike and torch.equal(x.reshape(given.shape), given):
+                weight = module.get_parameter("weight").detach()
+                turned = weight.T if isinstance(module, nn.Linear) else weight
+                return turned.reshape(h, e, -1)
+        return torch.eye(e).expand(h, e, e)

@@ -1,0 +1,80 @@
+"""A text as a whole: which heads are sharp and which broad, and what is looked at most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.lens.watching import Seen
+from regard.text.words import Words
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """What the heads of a model do with a text."""
+
+    words: Words
+    layers: tuple[str, ...]
+    entropy: Float[Tensor, "layers heads"]
+    """Of each head's weights, in bits, on average: 0 looks at one token, 1 at two alike, …"""
+    received: Float[Tensor, " names"]
+    """How many looks each name gets from a head, on average: 1 would be its fair share."""
+
+    def most(self, n: int = 10) -> list[tuple[str, float]]:
+        """The words that are looked at most, special tokens apart."""
+        real = self.words.is_word
+        names = self.words.names
+        order = sorted((i for i in range(len(names)) if real[i]), key=lambda i: -self.received[i])
+        return [(names[i], float(self.received[i])) for i in order[:n]]
+
+    def heads(self) -> list[tuple[int, int, float]]:
+        """(layer, head, entropy), the sharpest first."""
+        heads = self.entropy.shape[1]
+        order = self.entropy.flatten().argsort(stable=True)
+        return [(int(i) // heads, int(i) % heads, float(self.entropy.flatten()[i])) for i in order]
+
+    def to_data(self) -> dict[str, Any]:
+        """Everything as plain lists and numbers."""
+        return {
+            "words": list(self.words.names),
+            "layers": list(self.layers),
+            "entropy": [[round(float(x), 4) for x in row] for row in self.entropy],
+            "received": [round(float(x), 4) for x in self.received],
+        }
+
+    def __str__(self) -> str:
+        heads = self.heads()
+        sharp, broad = heads[:5], heads[:-6:-1]
+        lines = [f"{len(self.words)} words in {len(self.layers)} layers", ""]
+        lines.append("sharpest heads              broadest heads")
+        for (layer, head, bits), (other, second, more) in zip(sharp, broad, strict=True):
+            lines.append(
+                f"layer {layer:<2} head {head:<2} {bits:5.2f} bits    "
+                f"layer {other:<2} head {second:<2} {more:5.2f} bits"
+            )
+        lines += ["", "looked at most"]
+        width = max((len(word) for word, _ in self.most()), default=0)
+        lines += [f"{word:{width}}  {times:.2f}" for word, times in self.most()]
+        special = [
+            f"{name} {float(times):.2f}"
+            for name, times, real in zip(
+                self.words.names, self.received, self.words.is_word, strict=True
+            )
+            if not real
+        ]
+        if special:
+            lines.append(f"(special tokens: {', '.join(special[:6])})")
+        return "\n".join(lines)
+
+
+def summarise(words: Words, seen: Seen) -> Summary:
+    """The summary of what was seen of one text."""
+    looks = [seen[name] for name in seen]
+    bits = torch.log(torch.tensor(2.0))
+    entropy = torch.stack([look.entropy()[0].mean(-1) / bits for look in looks])
+    received = torch.stack([look.received()[0].mean(0) for look in looks]).mean(0)
+    return Summary(words, tuple(seen), entropy, words.summed(received))

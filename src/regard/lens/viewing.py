@@ -1,0 +1,163 @@
+"""What the lens found, as views: plain records for `regard.view`, which knows no model."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from regard.errors import OptionError
+from regard.lens.explanation import METHODS, Explanation
+from regard.text.words import Words
+from regard.view import Compared, Explained, Layer, Method, Side, Text, View
+
+if TYPE_CHECKING:
+    from regard.lens.comparing import Comparison
+    from regard.lens.comparing import Side as ComparedSide
+    from regard.lens.lens import Lens, Told
+
+SOURCE, TARGET = "text", "translation"
+NOTES = {
+    "attention": "the weights, on average",
+    "norm": "weight × length of what is passed on",
+    "rollout": "through all layers, with the residual",
+    "knockout": "how far the vector moves without the link",
+}
+
+
+def text_of(words: Words) -> Text:
+    """The words as a view wants them: those of the text, and for each token which it is in."""
+    number, real = -1, []
+    for there in words.is_word:
+        number += there
+        real.append(number if there else -1)
+    names = [name for name, there in zip(words.names, words.is_word, strict=True) if there]
+    return Text(words.text, words.tokens, tuple(names), tuple(real[i] for i in words.places))
+
+
+def layers_of_text(explanation: Explanation, masked: bool) -> list[Layer]:
+    """The layers by which a text was read."""
+    kind = "masked" if masked else "self"
+    return [Layer(name, kind, SOURCE, SOURCE, look) for name, look in explanation.looks.items()]
+
+
+def layers_of_translation(told: Told) -> list[Layer]:
+    """Encoder, decoder, and the attention between them."""
+    found, read = [], 0
+    source, target = len(told.source.tokens), len(told.target.tokens)
+    for name in told.seen:
+        look = told.seen[name]
+        if told.seen.kind(name) == "cross":
+            found.append(Layer(name, "cross", TARGET, SOURCE, look))
+            read = 1
+        elif read or _is_decoder(name) or (source != target and look.q.shape[-2] == target):
+            found.append(Layer(name, "masked", TARGET, TARGET, look))
+        else:
+            found.append(Layer(name, "self", SOURCE, SOURCE, look))
+    return found
+
+
+def _is_decoder(name: str) -> bool:
+    return "decoder" in name.split(".")
+
+
+def explained(explanation: Explanation) -> Explained:
+    """The four answers for one word."""
+    own = [i for i, there in enumerate(explanation.words.is_word) if there]
+    if explanation.word not in own:
+        raise OptionError(
+            f"view: {explanation.names[explanation.word]!r} is a special token, not a word"
+        )
+    by_head = {
+        "attention": explanation.attention,
+        "norm": explanation.norm,
+        "knockout": explanation.knockout_of_heads,
+    }
+    methods = []
+    for name in METHODS:
+        heads = by_head.get(name)
+        agrees = explanation.agreement.get(name)
+        methods.append(
+            Method(
+                name,
+                _finite(explanation.scores(name)[own]),
+                None if heads is None else _finite(heads[..., own]),
+                None if agrees is None or math.isnan(agrees) else agrees,
+                NOTES[name],
+            )
+        )
+    return Explained(
+        own.index(explanation.word),
+        SOURCE,
+        SOURCE,
+        methods,
+        explanation.conclusion,
+        explanation.layers,
+    )
+
+
+def view_of(lens: Lens, explanation: Explanation) -> View:
+    """Everything about a text and one of its words; with its translation, if there is one."""
+    text = explanation.words.text
+    texts = {SOURCE: text_of(explanation.words)}
+    if explanation.translates and explanation.said is not None:
+        told = lens.translate(text)
+        texts[TARGET] = text_of(told.target)
+        layers = layers_of_translation(told)
+    else:
+        layers = layers_of_text(explanation, masked=lens.masked)
+    return View(
+        texts,
+        layers,
+        explained=explained(explanation),
+        title=text,
+        answers={"cut": lambda asked: answer_cut(lens, text, asked)},
+    )
+
+
+def answer_cut(lens: Lens, text: str, asked: dict[str, Any]) -> dict[str, Any]:
+    """What happens without links between words, which the viewer numbers without special tokens."""
+    links = asked.get("links")
+    words = lens.words(text)
+    own = [i for i, there in enumerate(words.is_word) if there]
+    try:
+        pairs = [(own[looks], own[at]) for looks, at in links or ()]
+    except (TypeError, ValueError, IndexError):
+        raise OptionError(
+            f"cut: links {links!r}, expected pairs of word numbers from 0 to {len(own) - 1}"
+        ) from None
+    if asked.get("queries", SOURCE) != SOURCE or asked.get("keys", SOURCE) != SOURCE:
+        raise OptionError("cut: only links within the text can be cut")
+    found = lens.without(text, pairs)
+    return {"before": found.before, "after": found.after, "note": found.note}
+
+
+def view_of_comparison(comparison: Comparison) -> View:
+    """One word in two texts."""
+    one, other = (_side(side) for side in comparison.sides)
+    return View(
+        {},
+        (),
+        compared=Compared(
+            comparison.word, one, other, comparison.cosine.double().numpy(), comparison.conclusion
+        ),
+        title=comparison.word,
+    )
+
+
+def _side(side: ComparedSide) -> Side:
+    words = side.explanation.words
+    own = [i for i, there in enumerate(words.is_word) if there]
+    return Side(
+        [words.names[i] for i in own],
+        own.index(side.explanation.word),
+        side.pulls("knockout", 5),
+        [(near.word, near.cosine) for near in side.neighbours],
+        side.becomes or "",
+    )
+
+
+def _finite(values: Tensor) -> Any:
+    """The numbers; 0 for links that were not cut."""
+    return values.double().nan_to_num(0.0).cpu().numpy()

@@ -1,0 +1,180 @@
+"""What a request asks for: a body of JSON within limits, and its fields by name and kind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+
+from regard.serve.desk import GoneError
+from regard.serve.limits import Limits
+from regard.serve.refusals import RefusedError, malformed, too_large
+
+DISCARDED = 32_000_000
+"""Bytes beyond the limit that are read and thrown away, so that the refusal can be heard."""
+LONGEST_WORD = 200
+"""Characters of a word that is asked about."""
+
+
+async def read(request: Request, limits: Limits) -> Asked:
+    """The fields of a request whose body is a JSON object."""
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    try:
+        # Read in any case: who is refused while still sending would not hear why.
+        body = await asyncio.wait_for(_bytes(request, limits), limits.seconds)
+    except TimeoutError:
+        raise RefusedError(
+            408, f"the body was not there after {limits.seconds:g} seconds, which is the limit"
+        ) from None
+    except ClientDisconnect:
+        raise GoneError from None
+    if kind != "application/json":
+        # Which a page of another site cannot send without being asked first.
+        raise RefusedError(
+            415, f"Content-Type expected application/json, got {kind[:LONGEST_WORD] or 'none'}"
+        )
+    try:
+        fields = json.loads(body, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:  # also bytes that are not UTF-8
+        raise malformed(f"the body is not JSON: {_reason(error)}") from None
+    if not isinstance(fields, dict):
+        raise malformed(f"the body is {_kind(fields)}, expected a JSON object")
+    return Asked(fields, limits)
+
+
+async def _bytes(request: Request, limits: Limits) -> bytes:
+    body = bytearray()
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size <= limits.body:
+            body += chunk
+        elif size > limits.body + DISCARDED:
+            break
+    if size > limits.body:
+        raise too_large(f"the body has more than {limits.body:,} bytes, which is the limit")
+    return bytes(body)
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+class Asked:
+    """The fields of a request; each is taken by its name and kind, and none may be left over."""
+
+    def __init__(self, fields: dict[str, Any], limits: Limits) -> None:
+        self._fields = fields
+        self._limits = limits
+        self._known: list[str] = []
+
+    def text(self, name: str = "text") -> str:
+        """A text."""
+        value = self._string(name, self._limits.text)
+        if not value.strip():
+            raise malformed(f"{name} is empty; give it at least a word")
+        return value
+
+    def word(self, name: str = "word", usual: int | None = None) -> str | int:
+        """A word: as it is written, or its number."""
+        value = self._taken(name, usual)
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise malformed(f"{name} is {_kind(value)}, expected a word or its number from 0")
+        return self._string(name, LONGEST_WORD) if isinstance(value, str) else value
+
+    def spelled(self, name: str = "word") -> str:
+        """A word as it is written."""
+        return self._string(name, LONGEST_WORD)
+
+    def number(self, name: str) -> int:
+        """A whole number from 0."""
+        value = self._taken(name)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            got = value if isinstance(value, int) and abs(value) < 10**9 else _kind(value)
+            raise malformed(f"{name} is {got}, expected a whole number from 0")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """Yes or no; no, if not said."""
+        value = self._taken(name, False)
+        if not isinstance(value, bool):
+            raise malformed(f"{name} is {_kind(value)}, expected true or false")
+        return value
+
+    def links(self, name: str = "links") -> list[tuple[int, int]]:
+        """Pairs of numbers of words."""
+        value = self._taken(name)
+        pairs = value if isinstance(value, list) else []
+        if not pairs or not all(_is_pair(one) for one in pairs):
+            raise malformed(
+                f"{name} expected pairs of numbers of words, [[word that looks, word looked at], …]"
+            )
+        if len(pairs) > self._limits.links:
+            raise too_large(
+                f"{name} has {len(pairs):,} links, but no more than {self._limits.links} are cut "
+                "at once"
+            )
+        return [(looks, at) for looks, at in pairs]
+
+    def has(self, name: str) -> bool:
+        """Whether there is a field of this name."""
+        return name in self._fields
+
+    def end(self) -> None:
+        """Nothing may be left over: what is misspelt must not be ignored."""
+        for name in self._fields:
+            if name not in self._known:
+                raise malformed(
+                    f"{name[:LONGEST_WORD]!r} is unknown, expected {', '.join(self._known)}"
+                )
+
+    def __str__(self) -> str:
+        return json.dumps(self._fields, ensure_ascii=True)
+
+    def _taken(self, name: str, usual: Any = None) -> Any:
+        self._known.append(name)
+        value = self._fields.get(name, usual)
+        if value is None:
+            raise malformed(f"{name} is missing")
+        return value
+
+    def _string(self, name: str, longest: int) -> str:
+        value = self._taken(name)
+        if not isinstance(value, str):
+            raise malformed(f"{name} is {_kind(value)}, expected a string")
+        if len(value) > longest:
+            raise too_large(
+                f"{name} has {len(value):,} characters, but no more than {longest:,} are read"
+            )
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise malformed(f"{name} has characters that are not Unicode") from None
+        return value
+
+
+def _is_pair(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in value)
+    )
+
+
+def _kind(value: object) -> str:
+    """What JSON calls a value."""
+    names = {bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
+    if value is None:
+        return "null"
+    return names.get(type(value), "a number")
+
+
+def _reason(error: Exception) -> str:
+    """Why it cannot be read, without quoting what stands there."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at line {error.lineno}, column {error.colno}"
+    if isinstance(error, UnicodeDecodeError):
+        return "not UTF-8"
+    return "nested too deeply" if isinstance(error, RecursionError) else "a number is too long"

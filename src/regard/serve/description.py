@@ -1,0 +1,268 @@
+"""The API, described as OpenAPI 3.1 (which takes JSON Schema as it is)."""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Any
+
+from regard.serve.limits import Limits
+
+Schema = dict[str, Any]
+
+STRING: Schema = {"type": "string"}
+INTEGER: Schema = {"type": "integer"}
+NUMBER: Schema = {"type": "number"}
+FROM_0: Schema = {"type": "integer", "minimum": 0}
+FLAG: Schema = {"type": "boolean", "default": False}
+UNKNOWN: Schema = {"type": ["number", "null"]}
+
+
+def describe(limits: Limits) -> Schema:
+    """The whole description."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "regard serve",
+            "version": version("regard"),
+            "description": (
+                "What the words of a text look at in a model, and whether it matters. Words are "
+                "numbered from 0, special tokens not counted, unless it is said otherwise. "
+                "Nothing is stored."
+            ),
+        },
+        "paths": {
+            "/api/health": {
+                "get": _got("Whether the server is there, and what it takes on", "Health")
+            },
+            "/api/openapi.json": {"get": _got("This description", None)},
+            **{f"/api/{name}": {"post": one} for name, one in _questions(limits).items()},
+        },
+        "components": {"schemas": {**_schemas(), "Payload": payload_schema()}},
+    }
+
+
+def payload_schema() -> Schema:
+    """The schema of what the viewer is given, fit to stand inside another."""
+    text = (files("regard.view") / "payload.schema.json").read_text(encoding="utf-8")
+    text = text.replace('"#/$defs/', '"#/components/schemas/Payload/$defs/')
+    found: Schema = json.loads(text)
+    del found["$schema"], found["$id"]
+    return found
+
+
+def _questions(limits: Limits) -> dict[str, Schema]:
+    text = {**STRING, "minLength": 1, "maxLength": limits.text}
+    word = {
+        "oneOf": [{**STRING, "maxLength": 200}, FROM_0],
+        "description": "as it is written (it#2 is the second it), or its number",
+    }
+    tokens = {**FLAG, "description": "take every subword for a word of its own"}
+    cell = dict.fromkeys(("layer", "head", "query", "key"), FROM_0)
+    link = {"type": "array", "items": FROM_0, "minItems": 2, "maxItems": 2}
+    links = {
+        "type": "array",
+        "items": link,
+        "minItems": 1,
+        "maxItems": limits.links,
+        "description": "[word that looks, word looked at] each",
+    }
+    pair = {"word": {**STRING, "maxLength": 200}, "one": text, "other": text}
+    of_word = {"text": text, "word": word}
+    return {
+        "words": _asked("The words of a text", _object({"text": text}), "Words"),
+        "view": _asked("What the viewer shows of a word", _object(of_word), "View"),
+        "explain": _asked(
+            "The four answers for a word, as numbers",
+            _object(of_word, {"tokens": tokens}),
+            "Explanation",
+        ),
+        "steps": _asked(
+            "The six steps of one cell; query and key are numbers of tokens of the view's layer",
+            _object({"text": text, **cell}, {"word": {**word, "default": 0}}),
+            "Cell",
+        ),
+        "translate": _asked("The translation of a text", _object({"text": text}), "Translation"),
+        "cut": _asked(
+            "What the model says without some links",
+            _object({"text": text, "links": links}),
+            "Cut",
+        ),
+        "heads": _asked(
+            "Which heads are sharp and which broad, and what is looked at most",
+            _object({"text": text}, {"tokens": tokens}),
+            "Heads",
+        ),
+        "compare": _asked("One word in two texts", _object(pair), "Compared"),
+        "page": _asked(
+            "A page that needs nothing else, of a word or of one word in two texts",
+            {"oneOf": [_object(of_word), _object(pair)]},
+            None,
+            "text/html",
+        ),
+    }
+
+
+def _schemas() -> dict[str, Schema]:
+    strings, numbers, unknown = _array(STRING), _array(NUMBER), _array(UNKNOWN)
+    grids = _array(_array(unknown))
+    agreement = {"type": "object", "additionalProperties": UNKNOWN}
+    effect = _object({"without": STRING, "position": FROM_0, "said": STRING})
+    near = _object({"word": STRING, "text": STRING, "cosine": NUMBER})
+    pulled = {
+        "type": "array",
+        "prefixItems": [STRING, NUMBER],
+        "items": False,
+        "minItems": 2,
+    }
+    methods = ("attention", "norm", "rollout", "knockout")
+    return {
+        "Error": _object({"error": {**STRING, "description": "one sentence"}}),
+        "Health": _object(
+            {
+                "status": {"const": "ok"},
+                "regard": {**STRING, "description": "the version"},
+                "model": STRING,
+                "translates": {"type": "boolean"},
+                "waiting": FROM_0,
+                "limits": _object(
+                    {
+                        "text": {**INTEGER, "description": "characters"},
+                        "body": {**INTEGER, "description": "bytes"},
+                        "seconds": {**NUMBER, "description": "of one request"},
+                        "waiting": {**INTEGER, "description": "requests at once"},
+                        "links": {**INTEGER, "description": "cut at once"},
+                    }
+                ),
+            }
+        ),
+        "Words": _object({"words": strings}),
+        "View": _object({"payload": _reference("Payload"), "live": strings}),
+        "Explanation": _object(
+            {
+                "text": STRING,
+                "word": STRING,
+                "position": {**FROM_0, "description": "in words, special tokens included"},
+                "words": {**strings, "description": "with special tokens where they stand"},
+                "special": _array({"type": "boolean"}),
+                "layers": strings,
+                "scores": _object(dict.fromkeys(methods, unknown), {"probability": unknown}),
+                "heads": _object({"attention": grids, "norm": grids}, {"knockout": grids}),
+                "agreement": agreement,
+                "conclusion": STRING,
+            },
+            {
+                "agreement_with_probability": agreement,
+                "said": {**STRING, "description": "the translation, or the next word"},
+                "effects": _array(effect),
+            },
+        ),
+        "Cell": _object(
+            {
+                **dict.fromkeys(("head", "query", "key", "keys", "hidden"), FROM_0),
+                **dict.fromkeys(("q", "k", "v", "z", "rowWeights"), numbers),
+                **dict.fromkeys(("factor", "entered", "logsumexp"), UNKNOWN),
+                **dict.fromkeys(("score", "scaled", "weight"), NUMBER),
+                "comparedBy": STRING,
+                "row": _array(FROM_0),
+                "rowEntered": unknown,
+            }
+        ),
+        "Translation": _object({"translation": STRING}),
+        "Cut": _object({"before": STRING, "after": STRING, "note": STRING}),
+        "Heads": _object(
+            {
+                "words": {**strings, "description": "with special tokens where they stand"},
+                "layers": strings,
+                "entropy": {**_array(numbers), "description": "by layer and head, in bits"},
+                "received": {**numbers, "description": "looks that each word gets from a head"},
+            }
+        ),
+        "Compared": _object(
+            {
+                "comparison": _object(
+                    {
+                        "word": STRING,
+                        "static": NUMBER,
+                        "cosine": {**numbers, "description": "before the first layer, after each"},
+                        "sides": _array(
+                            _object(
+                                {
+                                    "text": STRING,
+                                    "becomes": {"type": ["string", "null"]},
+                                    "neighbours": _array(near),
+                                    "pulled_by": _object(
+                                        {name: _array(pulled) for name in ("attention", "knockout")}
+                                    ),
+                                }
+                            )
+                        ),
+                        "conclusion": STRING,
+                    }
+                ),
+                "payload": _reference("Payload"),
+                "live": strings,
+            }
+        ),
+    }
+
+
+def _object(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+    return {
+        "type": "object",
+        "required": list(required),
+        "properties": {**required, **(optional or {})},
+        "additionalProperties": False,
+    }
+
+
+def _array(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _reference(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _asked(summary: str, body: Schema, reply: str | None, kind: str = "application/json") -> Schema:
+    """A question: POST, with a body and a reply."""
+    return {
+        "summary": summary,
+        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
+        "responses": {
+            "200": {
+                "description": summary,
+                "content": {kind: {"schema": _reference(reply) if reply else STRING}},
+            },
+            **{status: _refused(told) for status, told in REFUSED.items()},
+        },
+    }
+
+
+def _got(summary: str, reply: str | None) -> Schema:
+    schema = _reference(reply) if reply else {"type": "object"}
+    return {
+        "summary": summary,
+        "responses": {
+            "200": {"description": summary, "content": {"application/json": {"schema": schema}}},
+            "421": _refused(REFUSED["421"]),
+        },
+    }
+
+
+REFUSED = {
+    "400": "The body is not JSON, or a field is missing, unknown or of another type",
+    "408": "The body did not come in time",
+    "413": "The body, a text or the number of links is beyond the limits",
+    "415": "The body is not said to be application/json",
+    "421": "The server is called by a name that is not its own",
+    "422": "Understood, but there is no answer: no such word, cell or translation",
+    "500": "The server failed",
+    "503": "Too many requests are waiting, or it took too long",
+}
+
+
+def _refused(told: str) -> Schema:
+    content = {"application/json": {"schema": _reference("Error")}}
+    return {"description": told, "content": content}

@@ -1,0 +1,105 @@
+"""What stands before every route: who may ask, what every reply says, and what is written down."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from regard.serve.replies import error
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+EVERYWHERE = ("0.0.0.0", "[::]")
+"""Addresses to listen at which are no names of this server."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""Only what this server sends may run or be loaded, nothing may be sent elsewhere."""
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+log = logging.getLogger("regard.serve")
+
+
+def names(hosts: Iterable[str]) -> frozenset[str]:
+    """The names by which the server may be called: those given, and those of this machine.
+
+    >>> sorted(names(["0.0.0.0", "Attention.example"]))
+    ['127.0.0.1', '[::1]', 'attention.example', 'localhost']
+    """
+    written = (f"[{host}]" if host.count(":") > 1 and host[0] != "[" else host for host in hosts)
+    return frozenset({*LOOPBACK, *(name.lower() for name in written)} - set(EVERYWHERE))
+
+
+def name_of(host: str) -> str:
+    """The name in a Host header, without the port.
+
+    >>> name_of("LocalHost:8421"), name_of("[::1]:8421"), name_of("::1")
+    ('localhost', '[::1]', '')
+    """
+    name, colon, port = host.rpartition(":")
+    if not colon or host.endswith("]"):
+        name, port = host, "0"
+    ported = port.isascii() and port.isdigit()
+    return name.lower() if ported and (":" not in name or name[0] == "[") else ""
+
+
+class Guard:
+    """Lets in who calls the server by one of its names; gives every reply its headers.
+
+    A page of another site could otherwise have its own name lead here (DNS rebinding) and read
+    what this server says.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
+        self._app = app
+        self._names = names(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began = time.monotonic()
+        status = 0
+
+        async def sent(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                if "cache-control" not in headers:
+                    headers["Cache-Control"] = "no-store"
+            await send(message)
+
+        host = Headers(scope=scope).get("host", "")
+        if name_of(host) in self._names:
+            await self._app(scope, receive, sent)
+        else:
+            await error(421, _misdirected(self._names))(scope, receive, sent)
+        # A path that is known, and that alone: elsewhere may stand what somebody typed.
+        log.info(
+            "%s %s %d, %d ms",
+            scope["method"],
+            "(unknown path)" if status in (404, 421) else scope["path"],
+            status,
+            1000 * (time.monotonic() - began),
+        )
+
+
+def _misdirected(known: frozenset[str]) -> str:
+    return (
+        f"Host expected one of {', '.join(sorted(known))}; if this server has another name, start "
+        "it with --allow-host NAME"
+    )

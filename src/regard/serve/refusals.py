@@ -1,0 +1,28 @@
+"""What cannot be answered, and the status of HTTP that says so."""
+
+from __future__ import annotations
+
+
+class RefusedError(Exception):
+    """An answer that is no: a status, and one sentence for whoever asked."""
+
+    def __init__(self, status: int, sentence: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.sentence = sentence
+        self.headers = headers or {}
+
+
+def malformed(sentence: str) -> RefusedError:
+    """400: what was asked cannot be understood."""
+    return RefusedError(400, sentence)
+
+
+def too_large(sentence: str) -> RefusedError:
+    """413: a body or a text beyond the limits."""
+    return RefusedError(413, sentence)
+
+
+def busy(sentence: str) -> RefusedError:
+    """503: not now."""
+    return RefusedError(503, sentence, {"Retry-After": "5"})

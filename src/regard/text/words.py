@@ -1,0 +1,310 @@
+"""Subwords to words: which subwords spell which word, by where their characters stand.
+
+Every tokenizer that says where in the text its pieces come from will do: WordPiece, byte-level
+pairs, unigram, SentencePiece. No piece's own spelling (``##ing``, ``▁the``) is ever looked at.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.errors import OptionError, WordError
+
+Span = tuple[int, int]
+
+WORD = re.compile(r"\w+(?:['’\-]\w+)*|[^\w\s]")
+"""A word, or a punctuation mark on its own."""
+UNSPACED = re.compile(
+    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+    r"\U00020000-\U0003ffff]"
+)
+"""Letters of scripts that put no space between words: Thai, Lao, Burmese, Khmer, kana, Chinese."""
+
+
+def word_spans(text: str) -> list[Span]:
+    """Where the words and punctuation marks of a text stand.
+
+    >>> text = "It didn't work."
+    >>> [text[start:end] for start, end in word_spans(text)]
+    ['It', "didn't", 'work', '.']
+    """
+    return [match.span() for match in WORD.finditer(text)]
+
+
+def overlaps(spans: Sequence[Span], words: Sequence[Span]) -> list[tuple[int, int, float]]:
+    """How much of each subword belongs to each word: (subword, word, share), where there is any.
+
+    The shares of a subword are 1 in all. One that reaches over two words is shared by its
+    characters; one of no characters, such as the space before a word, goes to the word that it
+    stands at. Words are in order and do not overlap; subwords may.
+
+    >>> overlaps([(0, 2), (2, 6)], [(0, 4), (5, 6)])
+    [(0, 0, 1.0), (1, 0, 0.6666666666666666), (1, 1, 0.3333333333333333)]
+    """
+    ends = [end for _, end in words]
+    found: list[tuple[int, int, float]] = []
+    for i, (start, end) in enumerate(spans):
+        common: dict[int, int] = {}
+        for j in range(bisect_right(ends, start), len(words)):
+            first, last = words[j]
+            if first >= max(end, start + 1):
+                break
+            common[j] = max(min(end, last) - max(start, first), 1)
+        total = sum(common.values())
+        found += [(i, j, amount / total) for j, amount in common.items()]
+    return found
+
+
+def shares(spans: Sequence[Span], words: Sequence[Span]) -> NDArray[np.float64]:
+    """The same as a matrix, ``(subwords, words)``."""
+    found = np.zeros((len(spans), len(words)))
+    for i, j, share in overlaps(spans, words):
+        found[i, j] = share
+    return found
+
+
+def spelled(decode: Callable[[Sequence[int]], str], ids: Sequence[int], text: str) -> list[Span]:
+    """Where in the text each of the numbers stands that spell it, found by spelling it out."""
+    spans, before = [], 0
+    for i in range(1, len(ids) + 1):
+        # Half a character of UTF-8 is spelled as a sign that is not in the text.
+        after = _common(decode(ids[:i]), text)
+        start = before
+        while start < len(text) and text[start].isspace():
+            start += 1
+        spans.append((start, max(start, after)))
+        before = max(before, after)
+    return spans
+
+
+def _common(one: str, other: str) -> int:
+    """How many characters both begin with."""
+    pairs = zip(one, other, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of a text as a model reads it: each made of subwords, special tokens apart.
+
+    Args:
+        text: the text.
+        tokens: the pieces, in order.
+        spans: where in the text each of them stands.
+        special: which of them stand for no text, such as ``[CLS]``.
+
+    >>> words = Words("bats fly", ("<s>", "bat", "s", "fly"), ((0, 0), (0, 3), (3, 4), (5, 8)),
+    ...               (True, False, False, False))
+    >>> words.names
+    ('<s>', 'bats', 'fly')
+    >>> words.places
+    (0, 1, 1, 2)
+    >>> words.find("fly"), words.tokens_of(1)
+    (2, [1, 2])
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    spans: tuple[Span, ...]
+    special: tuple[bool, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The words, and the special tokens where they stand."""
+        return tuple(
+            self.text[slice(*one)] if isinstance(one, tuple) else self.tokens[one]
+            for one in self._units
+        )
+
+    @property
+    def is_word(self) -> tuple[bool, ...]:
+        """Of each name, whether it is a word of the text, not a special token."""
+        return tuple(isinstance(one, tuple) or not self.special[one] for one in self._units)
+
+    @cached_property
+    def places(self) -> tuple[int, ...]:
+        """For each token, the number of the name that it mostly belongs to."""
+        best = [(0.0, -1)] * len(self.tokens)
+        for token, name, share in self._shares:
+            if share > best[token][0]:
+                best[token] = share, name
+        return tuple(name for _, name in best)
+
+    def summed(self, x: Tensor) -> Float[Tensor, "*b names"]:
+        """x ``(…, tokens)`` added up to names, ``(…, names)``: what goes to a word as a whole."""
+        tokens, names, amounts = self._indices
+        out = x.new_zeros(*x.shape[:-1], len(self))
+        return out.index_add_(-1, names.to(x.device), x[..., tokens] * amounts.to(x))
+
+    def averaged(self, x: Tensor) -> Float[Tensor, "*b names d"]:
+        """x ``(…, tokens, d)`` as the mean of each name's tokens, ``(…, names, d)``."""
+        tokens, names, amounts = self._indices
+        amounts = amounts.to(x)
+        total = amounts.new_zeros(len(self)).index_add_(0, names.to(x.device), amounts)
+        out = x.new_zeros(*x.shape[:-2], len(self), x.shape[-1])
+        out.index_add_(-2, names.to(x.device), x[..., tokens, :] * amounts[:, None])
+        return out / total[:, None]
+
+    def tokens_of(self, name: int) -> list[int]:
+        """The numbers of the tokens that spell a name, given by its number.
+
+        A token that reaches over two words spells both.
+        """
+        return self._tokens_of[name]
+
+    def find(self, word: str | int) -> int:
+        """The number of a word: by its number, or as it is written; the second *it* is ``it#2``.
+
+        Upper and lower case count if the word is there as written, and do not if it is not.
+        """
+        if not isinstance(word, str):
+            return self._numbered(word)
+        wanted, _, ordinal = word.partition("#")
+        if not ordinal.isdigit() or not wanted:
+            wanted, ordinal = word, ""
+        names = [(i, name) for i, name in enumerate(self._written) if self.is_word[i]]
+        found = [i for i, name in names if name == wanted] or [
+            i for i, name in names if name.casefold() == wanted.casefold()
+        ]
+        if not found:
+            near = difflib.get_close_matches(wanted, [name for _, name in names], 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {_some(names)}"
+            raise WordError(f"the text has no word {wanted!r}{hint}")
+        if ordinal and not 1 <= int(ordinal) <= len(found):
+            raise WordError(f"the text has {wanted!r} {len(found)} times, so there is no {word!r}")
+        if len(found) > 1 and not ordinal:
+            said = " or ".join(f"{wanted}#{n + 1}" for n in range(len(found)))
+            raise WordError(f"the text has {wanted!r} {len(found)} times; say which: {said}")
+        return found[int(ordinal) - 1 if ordinal else 0]
+
+    def at(self, position: int) -> int:
+        """The number of the word that has this character of the text."""
+        for i, one in enumerate(self._units):
+            if isinstance(one, tuple) and one[0] <= position < one[1]:
+                return i
+        raise WordError(f"no word stands at character {position} of the text")
+
+    def as_tokens(self) -> Words:
+        """The same with every subword as a word of its own."""
+        return _Apart(self.text, self.tokens, self.spans, self.special)
+
+    @property
+    def _written(self) -> Sequence[str]:
+        """The names as they stand in the text."""
+        return self.names
+
+    def _numbered(self, word: int) -> int:
+        if isinstance(word, bool) or not -len(self) <= word < len(self):
+            raise OptionError(
+                f"word {word!r}, but there are {len(self)}, numbered from 0, special tokens "
+                "included"
+            )
+        return word % len(self)
+
+    @cached_property
+    def _units(self) -> list[Span | int]:
+        """What has a name, in order: the span of a word, or the number of a token.
+
+        A token is on its own if it is special, or spells nothing of any word.
+        """
+        own: dict[int, list[int]] = {}
+        for token, word, _ in overlaps(self._inked, self._words):
+            own.setdefault(token, []).append(word)
+        units: dict[Span | int, None] = {}
+        for i, special in enumerate(self.special):
+            if special or i not in own:
+                units[i] = None
+            else:
+                units.update(dict.fromkeys(self._words[j] for j in own[i]))
+        return list(units)
+
+    @cached_property
+    def _shares(self) -> list[tuple[int, int, float]]:
+        """(token, name, share), where there is any."""
+        number = {unit: i for i, unit in enumerate(self._units)}
+        found = [(unit, i, 1.0) for unit, i in number.items() if not isinstance(unit, tuple)]
+        alone = {token for token, *_ in found}
+        for token, word, share in overlaps(self._inked, self._words):
+            if token not in alone:
+                found.append((token, number[self._words[word]], share))
+        return sorted(found)
+
+    @cached_property
+    def _tokens_of(self) -> list[list[int]]:
+        found: list[list[int]] = [[] for _ in self._units]
+        for token, name, _ in self._shares:
+            found[name].append(token)
+        return found
+
+    @cached_property
+    def _indices(self) -> tuple[Tensor, Tensor, Tensor]:
+        tokens, names, amounts = zip(*self._shares, strict=True) if self._shares else ((), (), ())
+        return (
+            torch.tensor(tokens, dtype=torch.long),
+            torch.tensor(names, dtype=torch.long),
+            torch.tensor(amounts, dtype=torch.float64),
+        )
+
+    @cached_property
+    def _inked(self) -> list[Span]:
+        """The spans without the spaces they begin with; of a space, an empty one behind it."""
+        found = []
+        for start, end in self.spans:
+            first = start
+            while first < len(self.text) and self.text[first].isspace():
+                first += 1
+            found.append((first, max(first, end)))
+        return found
+
+    @cached_property
+    def _words(self) -> list[Span]:
+        """The spans of words; where a script has no spaces, they end where subwords do."""
+        found: list[Span] = []
+        ends = sorted({edge for span in self.spans for edge in span})
+        for start, end in word_spans(self.text):
+            cuts = [start]
+            if UNSPACED.search(self.text, start, end):
+                cuts += [edge for edge in ends if start < edge < end]
+            found += zip(cuts, [*cuts[1:], end], strict=True)
+        return found
+
+
+class _Apart(Words):
+    """Words of which every subword is one."""
+
+    @property
+    def _written(self) -> Sequence[str]:
+        return [self.text[start:end] for start, end in self._inked]
+
+    @cached_property
+    def _units(self) -> list[Span | int]:
+        return list(range(len(self.tokens)))
+
+    @cached_property
+    def _shares(self) -> list[tuple[int, int, float]]:
+        return [(i, i, 1.0) for i in range(len(self.tokens))]
+
+    def at(self, position: int) -> int:
+        for i, (start, end) in enumerate(self.spans):
+            if start <= position < end and not self.special[i]:
+                return i
+        return super().at(position)
+
+
+def _some(names: list[tuple[int, str]]) -> str:
+    shown = ", ".join(name for _, name in names[:12])
+    return (shown + (", …" if len(names) > 12 else "")) or "no words"

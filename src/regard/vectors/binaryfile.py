@@ -1,0 +1,93 @@
+"""Word vectors as word2vec's C program writes them: a header line, then words and raw numbers.
+
+Behind ``words width`` and a line feed comes, for each word, the word, a space, and its numbers as
+float32 in little-endian order; most programs put a line feed behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BufferedIOBase
+from pathlib import Path
+
+import numpy as np
+
+from regard.errors import FileError
+from regard.vectors.chunk import Chunk
+
+BLOCK = 2**22
+LONGEST = 2**14
+"""Bytes of a word."""
+
+
+def binary_chunks(
+    path: Path, file: BufferedIOBase, head: bytes, counted: int, width: int
+) -> Iterator[Chunk]:
+    """The vectors in a file of which `head` has been read already, its header line included."""
+    size = 4 * width
+    data, at = head, head.index(b"\n") + 1
+    start = 0  # where in the file data begins
+    words: list[bytes] = []
+    places: list[int] = []
+    rows: list[bytes] = []
+    done = 0
+    while done < counted:
+        space = data.find(b" ", at, at + LONGEST)
+        if space < 0 and len(data) - at >= LONGEST:
+            raise FileError(f"{path}: byte {start + at}: no word of word {done + 1:,} ends here")
+        if space < 0 or len(data) < space + 1 + size:
+            if words:
+                yield _chunk(path, words, rows, places, width)
+                words, places, rows = [], [], []
+            more = file.read(BLOCK)
+            if not more:
+                raise _cut_off(path, data, at, space, start, done, counted, size)
+            data, at, start = data[at:] + more, 0, start + at
+            continue
+        while data[at : at + 1] == b"\n":
+            at += 1
+        words.append(data[at:space])
+        places.append(start + at)
+        at = space + 1 + size
+        rows.append(data[space + 1 : at])
+        done += 1
+    if words:
+        yield _chunk(path, words, rows, places, width)
+    rest = data[at:] + file.read(2)
+    if more := rest.lstrip(b"\n"):
+        place = start + at + len(rest) - len(more)
+        raise FileError(
+            f"{path}: byte {place}: the file goes on behind the {counted:,} words that line 1 "
+            "counts; the count is wrong"
+        )
+
+
+def _chunk(
+    path: Path, words: list[bytes], rows: list[bytes], places: list[int], width: int
+) -> Chunk:
+    texts = []
+    for word, place in zip(words, places, strict=True):
+        try:
+            texts.append(word.decode())
+        except UnicodeDecodeError as error:
+            raise FileError(
+                f"{path}: byte {place}: the word is not UTF-8 text ({error.reason})"
+            ) from None
+    matrix = np.frombuffer(b"".join(rows), "<f4").reshape(-1, width)
+    return Chunk(texts, matrix.astype(np.float32, copy=False), places, "byte")
+
+
+def _cut_off(
+    path: Path, data: bytes, at: int, space: int, start: int, done: int, counted: int, size: int
+) -> FileError:
+    """The error for a file that ends within or before a word."""
+    where = f"{path}: byte {start + len(data)}: the file ends"
+    if space < 0:
+        return FileError(
+            f"{where} behind {done:,} of the {counted:,} words that line 1 counts; fetch it again"
+        )
+    word = data[at:space].lstrip(b"\n").decode(errors="replace")
+    return FileError(
+        f"{where} within the vector of {word!r}, word {done + 1:,} of {counted:,}: "
+        f"{len(data) - space - 1:,} of {size:,} bytes; fetch it again"
+    )

@@ -1,0 +1,162 @@
+"""Word vectors learned from sentences: word2vec, by gensim."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import OptionError
+from regard.vectors.words import words_of
+
+LONGEST = 10_000
+"""Words of a sentence; gensim drops what comes after so many, so longer ones are divided."""
+
+
+def learned(
+    sentences: Iterable[str | Iterable[str]],
+    width: int,
+    window: int,
+    min_count: int,
+    skipgram: bool,
+    seed: int,
+    epochs: int,
+    progress: bool,
+) -> tuple[list[str], NDArray[np.float32]]:
+    """The words of the sentences, the most frequent first, and their vectors."""
+    for name, value in (
+        ("width", width),
+        ("window", window),
+        ("min_count", min_count),
+        ("epochs", epochs),
+    ):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise OptionError(f"Vectors.train: {name}={value!r}, expected 1 or more")
+    if not isinstance(seed, int) or not 0 <= seed < 2**32:
+        raise OptionError(f"Vectors.train: seed={seed!r}, expected 0 to 4294967295")
+    if isinstance(sentences, str):
+        raise OptionError(
+            "Vectors.train: sentences is one text, expected several; give [text], or its lines"
+        )
+    if isinstance(sentences, Iterator):  # it can be gone through only once
+        sentences = [words_of(one, "Vectors.train") for one in sentences]
+    word2vec = _gensim()
+    corpus = _Corpus(sentences)
+    with _bar(progress, epochs) as told:
+        corpus.told = told
+        _check(corpus, min_count)
+        # One worker: several would take turns as the machine lets them. And neither hashes of
+        # texts nor the order of sets enter, so every process finds the same numbers.
+        model = word2vec(
+            corpus,
+            vector_size=width,
+            window=window,
+            min_count=min_count,
+            sg=int(skipgram),
+            seed=seed,
+            epochs=epochs,
+            workers=1,
+        )
+    return list(model.wv.index_to_key), np.array(model.wv.vectors, np.float32)
+
+
+class _Corpus:
+    """Sentences as lists of words, gone through as often as asked for."""
+
+    def __init__(self, sentences: Iterable[str | Iterable[str]]) -> None:
+        self.sentences = sentences
+        self.told: Callable[[int], None] = lambda count: None
+
+    def __iter__(self) -> Iterator[list[str]]:
+        count = 0
+        for count, sentence in enumerate(self.sentences, 1):
+            words = words_of(sentence, "Vectors.train")
+            for start in range(0, len(words), LONGEST):
+                yield words[start : start + LONGEST]
+            if count % 1000 == 0:
+                self.told(1000)
+        self.told(count % 1000)
+
+
+def _check(corpus: _Corpus, min_count: int) -> None:
+    """Raise if there is nothing to learn from."""
+    counts: Counter[str] = Counter()
+    pairs = False
+    for sentence in corpus:
+        counts.update(sentence)
+        pairs = pairs or len(sentence) > 1
+    if not counts:
+        raise OptionError("Vectors.train: the corpus is empty: there is not one word in it")
+    if len(counts) == 1:
+        [word] = counts
+        raise OptionError(
+            f"Vectors.train: the corpus has one word only, {word!r}; a word is learned from the "
+            "others beside it"
+        )
+    if not pairs:
+        raise OptionError(
+            "Vectors.train: no sentence has two words; a word is learned from those beside it"
+        )
+    kept = sum(count >= min_count for count in counts.values())
+    if kept < 2:
+        raise OptionError(
+            f"Vectors.train: min_count={min_count} leaves {kept} of {len(counts):,} words; the "
+            f"most frequent, {counts.most_common(1)[0][0]!r}, comes "
+            f"{counts.most_common(1)[0][1]:,} times; choose a smaller one"
+        )
+
+
+def _gensim() -> Any:
+    try:
+        from gensim.models import Word2Vec
+    except ImportError:
+        raise OptionError(
+            "Vectors.train: gensim is not installed; pip install 'regard[vectors]'"
+        ) from None
+    return Word2Vec
+
+
+@contextmanager
+def _bar(progress: bool, epochs: int) -> Iterator[Callable[[int], None]]:
+    """What is to be told how many sentences were read, drawn as a bar on a terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    if not progress or not console.is_terminal:
+        yield lambda count: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        yield _Passes(bar, epochs).told
+
+
+class _Passes:
+    """A bar over all passes: twice to count words, then the epochs."""
+
+    def __init__(self, bar: Any, epochs: int) -> None:
+        self.bar, self.epochs = bar, epochs
+        self.task = bar.add_task("reading", total=None)
+        self.done = self.each = 0
+
+    def told(self, count: int) -> None:
+        self.done += count
+        if count < 1000 and not self.each:
+            self.each = max(1, self.done)
+            self.bar.update(self.task, total=self.each * (self.epochs + 2), description="training")
+        self.bar.update(self.task, completed=self.done)

@@ -1,0 +1,307 @@
+"""Static word vectors: one vector for each word, whatever stands around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float32
+from numpy.typing import NDArray
+
+from regard.errors import FileError, OptionError, ShapeError, WordError, shape
+from regard.vectors.cache import fingerprint, open_cache, write_cache
+from regard.vectors.chunk import gathered
+from regard.vectors.reading import read_chunks
+from regard.vectors.words import nearest_spelling, words_of
+from regard.vectors.writing import write_vectors
+
+UNKNOWN = ("error", "skip", "zero", "mean")
+"""What to do about a word that has no vector."""
+BLOCK = 2**14
+"""How many rows are worked on at once."""
+
+
+class Neighbour(NamedTuple):
+    """A word, and the cosine of the angle between its vector and the one asked for."""
+
+    word: str
+    similarity: float
+
+
+class Vectors:
+    """Words and their vectors, by `load` from a file, by `train` from sentences, or as given.
+
+    A word is looked for as it stands, and then in lower case.
+
+    >>> v = Vectors(["cat", "dog", "car"], [[1.0, 0.2], [0.9, 0.3], [-0.2, 1.0]])
+    >>> v["Cat"]
+    array([1. , 0.2], dtype=float32)
+    >>> v.nearest("cat", n=1)
+    [Neighbour(word='dog', similarity=0.992...)]
+    """
+
+    words: list[str]
+    """In the order of the file, or the most frequent first."""
+    matrix: NDArray[np.float32]
+    """One row for each word ``(words, width)``; not to be written to."""
+
+    def __init__(self, words: Iterable[str], matrix: Any) -> None:
+        """These words, with one row of the matrix for each."""
+        self.words = words_of(list(words), "Vectors")
+        try:
+            rows = np.array(matrix, np.float32)
+        except (ValueError, TypeError):
+            raise ShapeError("Vectors: matrix is not rows of numbers of one length") from None
+        if rows.ndim != 2 or len(rows) != len(self.words) or rows.size == 0:
+            raise ShapeError(
+                f"Vectors: {len(self.words)} words beside a matrix {shape(rows)}, expected "
+                "(words,width), one row for each word and at least one"
+            )
+        if len(self._rows) != len(self.words):
+            word = next(word for i, word in enumerate(self.words) if self._rows[word] != i)
+            raise OptionError(f"Vectors: {word!r} is there twice; give every word one row")
+        finite = np.isfinite(rows).all(1)
+        if not finite.all():
+            word = self.words[int(finite.argmin())]
+            raise OptionError(f"Vectors: the vector of {word!r} is not finite")
+        rows.flags.writeable = False
+        self.matrix = rows
+
+    @classmethod
+    def load(cls, path: str | Path, *, cache: bool = True) -> Vectors:
+        """The vectors of a file: word2vec (text or binary), GloVe or fastText's .vec, or gzipped.
+
+        What it is shows in its content. A file of more than a megabyte is kept, once read, in a
+        form that is memory-mapped the next time (``.name.regard`` beside it, or in the user's
+        folder for caches), and read again if it was changed; not with ``cache=False``.
+        """
+        path = Path(path)
+        source = fingerprint(path) if cache else None
+        found = open_cache(path, source) if source else None
+        if found is None and source is not None:
+            found = write_cache(path, source, read_chunks(path))
+        if found is None:
+            found = gathered(read_chunks(path))
+        if source is not None and fingerprint(path) != source:
+            raise FileError(f"{path}: the file was changed while it was read; load it again")
+        return cls._of(*found)
+
+    @classmethod
+    def train(
+        cls,
+        sentences: Iterable[str | Iterable[str]],
+        width: int = 100,
+        window: int = 5,
+        min_count: int = 1,
+        skipgram: bool = False,
+        seed: int = 1,
+        epochs: int = 5,
+        *,
+        progress: bool = True,
+    ) -> Vectors:
+        """Vectors learned from sentences by word2vec, in gensim, which must be installed.
+
+        A word is predicted from those within `window` of it on either side (Mikolov et al. 2013,
+        https://arxiv.org/abs/1301.3781), or these from it with ``skipgram``. The same sentences and
+        seed give the same numbers.
+
+        Args:
+            sentences: lists of words, or texts, whose words and punctuation marks are taken.
+            min_count: words that come less often get no vector.
+            progress: draw a bar on standard error, if that is a terminal.
+        """
+        from regard.vectors.learning import learned
+
+        return cls._of(
+            *learned(sentences, width, window, min_count, skipgram, seed, epochs, progress)
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the vectors: word2vec's text for .txt and .vec, its binary for .bin; also .gz.
+
+        Texts hold every number exactly. Nothing is left half-written.
+        """
+        write_vectors(Path(path), self.words, self.matrix)
+
+    @property
+    def width(self) -> int:
+        """How many numbers a vector has."""
+        return int(self.matrix.shape[1])
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.words)
+
+    def __contains__(self, word: object) -> bool:
+        return isinstance(word, str) and self._row(word) is not None
+
+    def __getitem__(self, word: str) -> Float32[np.ndarray, "width"]:
+        return np.array(self.matrix[self._known(word)])
+
+    def __repr__(self) -> str:
+        return f"Vectors({len(self):,} words, width {self.width})"
+
+    def lookup(
+        self, words: str | Iterable[str], unknown: str = "error"
+    ) -> Float32[np.ndarray, "words width"]:
+        """One row for each of these words, or for each of a text's.
+
+        A word without a vector is an error, is left out (``"skip"``), or has zeros (``"zero"``) or
+        the mean of all vectors (``"mean"``).
+        """
+        return self._lookup(words_of(words, "Vectors.lookup"), unknown, "Vectors.lookup")
+
+    def sentence(
+        self, words: str | Iterable[str], unknown: str = "skip"
+    ) -> Float32[np.ndarray, "width"]:
+        """The average of the vectors of these words, or of a text's.
+
+        `skipped` tells which of them have none; `unknown` what then counts for them, as in
+        `lookup`.
+        """
+        words = words_of(words, "Vectors.sentence")
+        if not words:
+            raise OptionError("Vectors.sentence: there are no words, and so no average of them")
+        rows = self._lookup(words, unknown, "Vectors.sentence")
+        if not len(rows):
+            some = ", ".join(map(repr, words[:5])) + (", …" if len(words) > 5 else "")
+            raise WordError(f"Vectors.sentence: none of the words has a vector: {some}")
+        return _average(rows)
+
+    def skipped(self, words: str | Iterable[str]) -> list[str]:
+        """Those of the words that have no vector, each once."""
+        return [
+            word for word in dict.fromkeys(words_of(words, "Vectors.skipped")) if word not in self
+        ]
+
+    def nearest(self, word: Any, n: int = 10) -> list[Neighbour]:
+        """The n words whose vectors have the largest cosine with that of this word, or with a
+        vector ``(width,)``. The word itself is not among them.
+        """
+        if isinstance(word, str):
+            row = self._known(word)
+            return self._nearest(self.matrix[row], n, "nearest", {row})
+        return self._nearest(self._vector(word), n, "nearest", set())
+
+    def analogy(self, a: str, b: str, c: str, n: int = 10) -> list[Neighbour]:
+        """The n words nearest to a − b + c, of vectors brought to length 1, these three left out.
+
+        ``analogy("king", "man", "woman")``: what is to woman as king is to man? (Mikolov, Yih and
+        Zweig 2013, https://aclanthology.org/N13-1090)
+        """
+        rows = [self._known(word) for word in (a, b, c)]
+        x, y, z = (_unit(self.matrix[row]) for row in rows)
+        return self._nearest(x - y + z, n, "analogy", set(rows))
+
+    def similarity(self, a: str, b: str) -> float:
+        """The cosine of the angle between the vectors of two words."""
+        return float(_unit(self.matrix[self._known(a)]) @ _unit(self.matrix[self._known(b)]))
+
+    @cached_property
+    def mean(self) -> Float32[np.ndarray, "width"]:
+        """The average of all vectors."""
+        return _average(self.matrix)
+
+    @classmethod
+    def _of(cls, words: list[str], matrix: NDArray[np.float32]) -> Vectors:
+        """What is known to be sound."""
+        made = cls.__new__(cls)
+        matrix.flags.writeable = False
+        made.words, made.matrix = words, matrix
+        return made
+
+    @cached_property
+    def _rows(self) -> dict[str, int]:
+        return dict(zip(self.words, range(len(self.words)), strict=True))
+
+    @cached_property
+    def _shrinking(self) -> Float32[np.ndarray, "words"]:
+        """What brings each vector to length 1; 0 for zeros."""
+        lengths = np.empty(len(self), np.float64)
+        for start in range(0, len(self), BLOCK):
+            block = self.matrix[start : start + BLOCK].astype(np.float64)
+            lengths[start : start + BLOCK] = np.linalg.norm(block, axis=1)
+        shrinking = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        return shrinking.astype(np.float32)
+
+    def _row(self, word: str) -> int | None:
+        return self._rows.get(word, self._rows.get(word.lower()))
+
+    def _known(self, word: str) -> int:
+        """The row of a word, or an error that offers another spelling."""
+        if not isinstance(word, str):
+            raise OptionError(f"Vectors: {word!r} is asked for, expected a word")
+        row = self._row(word)
+        if row is None:
+            near = nearest_spelling(word, self.words)
+            meant = f"; did you mean {near!r}?" if near else f" among {len(self):,} words"
+            raise WordError(f"Vectors: {word!r} has no vector{meant}")
+        return row
+
+    def _lookup(self, words: list[str], unknown: str, caller: str) -> NDArray[np.float32]:
+        if unknown not in UNKNOWN:
+            raise OptionError(
+                f"{caller}: unknown={unknown!r}, expected 'error', 'skip', 'zero' or 'mean'"
+            )
+        if unknown == "error":
+            rows: list[int | None] = [self._known(word) for word in words]
+        else:
+            rows = [self._row(word) for word in words]
+        if unknown == "skip":
+            rows = [row for row in rows if row is not None]
+        found = np.zeros((len(rows), self.width), np.float32)
+        if unknown == "mean" and None in rows:
+            found[:] = self.mean
+        there = [i for i, row in enumerate(rows) if row is not None]
+        found[there] = self.matrix[[row for row in rows if row is not None]]
+        return found
+
+    def _vector(self, values: Any) -> NDArray[np.float32]:
+        """A vector as somebody gave it, checked."""
+        try:
+            vector = np.asarray(values, np.float32)
+        except (ValueError, TypeError, RuntimeError):
+            raise OptionError(
+                f"Vectors.nearest: {type(values).__name__} given, expected a word or a vector"
+            ) from None
+        if vector.shape != (self.width,):
+            raise ShapeError(
+                f"Vectors.nearest: the vector has shape {shape(vector)}, expected ({self.width})"
+            )
+        if not np.isfinite(vector).all():
+            raise OptionError("Vectors.nearest: the vector is not finite")
+        return vector
+
+    def _nearest(
+        self, vector: NDArray[Any], n: int, caller: str, without: set[int]
+    ) -> list[Neighbour]:
+        if n < 1:
+            raise OptionError(f"Vectors.{caller}: n={n}, expected 1 or more")
+        if not vector.any():
+            raise OptionError(f"Vectors.{caller}: the vector is zero, and so near to no word")
+        cosines = (self.matrix @ _unit(vector).astype(np.float32)) * self._shrinking
+        cosines[list(without)] = -np.inf
+        n = min(n, len(self) - len(without))
+        if n == 0:
+            return []
+        least = np.partition(cosines, len(self) - n)[len(self) - n]
+        best = np.flatnonzero(cosines >= least)  # more than n, if some are as near as the last
+        best = best[np.argsort(-cosines[best], kind="stable")][:n]
+        return [Neighbour(self.words[row], float(cosines[row])) for row in best]
+
+
+def _average(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    mean: NDArray[np.float32] = rows.mean(0, dtype=np.float64).astype(np.float32)
+    return mean
+
+
+def _unit(vector: NDArray[Any]) -> NDArray[np.float64]:
+    """The vector brought to length 1; zeros stay zeros."""
+    wide: NDArray[np.float64] = vector.astype(np.float64)
+    length = np.linalg.norm(wide)
+    return wide / length if length > 0 else wide

@@ -1,0 +1,100 @@
+"""Word vectors written to a file, whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regard.errors import FileError, OptionError
+from regard.files import make_usual
+from regard.vectors.textfile import is_number
+
+ROWS = 2**12
+"""How many rows are written at once."""
+
+
+def check_path(path: Path) -> None:
+    """Raise if no vectors can be written to this path, before they are there."""
+    _form(path)
+    if not path.parent.is_dir():
+        raise FileError(f"Vectors.save: cannot write {path}: No such file or directory")
+
+
+def write_vectors(path: Path, words: list[str], matrix: NDArray[np.float32]) -> None:
+    """Write words and rows in the form that the path's ending asks for."""
+    binary, packs = _form(path)
+    for word in words:
+        _check(word, binary)
+    try:
+        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise FileError(f"Vectors.save: cannot write {path}: {error.strerror}") from None
+    try:
+        with os.fdopen(handle, "wb") as raw:
+            if packs:
+                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
+                    packed.writelines(_parts(words, matrix, binary))
+            else:
+                raw.writelines(_parts(words, matrix, binary))
+        make_usual(beside)
+        os.replace(beside, path)
+    except BaseException as error:
+        os.unlink(beside)
+        if isinstance(error, OSError):
+            raise FileError(f"Vectors.save: cannot write {path}: {error.strerror}") from None
+        raise
+
+
+def _form(path: Path) -> tuple[bool, bool]:
+    """Whether the path's ending asks for numbers in binary, and whether for gzip."""
+    packs = path.suffix.lower() == ".gz"
+    ending = (path.with_suffix("") if packs else path).suffix.lower()
+    if ending not in (".txt", ".vec", ".bin"):
+        raise OptionError(
+            f"Vectors.save: {path} ends in {path.suffix or 'nothing'!r}, expected .txt, .vec or "
+            ".bin, or one of these and .gz"
+        )
+    return ending == ".bin", packs
+
+
+def _parts(words: list[str], matrix: NDArray[np.float32], binary: bool) -> Iterator[bytes]:
+    """The file in pieces: a header line that counts words and numbers, and then the words."""
+    yield f"{len(words)} {matrix.shape[1]}\n".encode()
+    for start in range(0, len(words), ROWS):
+        some, rows = words[start : start + ROWS], matrix[start : start + ROWS]
+        if binary:
+            little = rows.astype("<f4")
+            yield b"".join(
+                word.encode() + b" " + row.tobytes() + b"\n"
+                for word, row in zip(some, little, strict=True)
+            )
+        else:
+            # The shortest text that is read as the same float32.
+            texts = rows.astype(str).tolist()
+            yield "".join(
+                f"{word} {' '.join(row)}\n" for word, row in zip(some, texts, strict=True)
+            ).encode()
+
+
+def _check(word: str, binary: bool) -> None:
+    """Raise if this word would be read as something else."""
+    if binary:
+        wrong = " " in word or word.startswith("\n")
+    else:
+        last = word.rpartition(" ")[2]
+        wrong = "\n" in word or (last != word and is_number(last.encode(errors="replace")))
+        wrong = wrong or bool(re.search(r"^\ufeff|^$", word))
+    if wrong or not _is_unicode(word):
+        form = "binary" if binary else "text"
+        raise OptionError(f"Vectors.save: {word!r} cannot be written to a {form} file")
+
+
+def _is_unicode(word: str) -> bool:
+    return not any("\ud800" <= letter <= "\udfff" for letter in word)

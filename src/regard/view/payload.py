@@ -1,0 +1,277 @@
+"""The payload: what the viewer in the browser is given, as JSON. Only this file knows its form.
+
+`payload.schema.json` beside it says the same for other programs. Weights are sparse: of every row
+the strongest few above a threshold, largest first, as keys and weights of 16 bits in base64; how
+much of the whole they hold is stated. Texts of up to 64 tokens are held whole.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.errors import OptionError
+from regard.view._cells import factor_of
+from regard.view._data import Array
+from regard.view._grids import headed
+from regard.view._svg import Number
+from regard.view.records import Compared, Explained, Layer, Side, Text
+
+VERSION = 1
+WHOLE = 64
+"""Keys up to which every weight is held."""
+MOST = 16
+"""Links of a row at most, where not every one is held."""
+BUDGET = 15_000_000
+"""Bytes that the links may take before base64; long texts hold fewer links per row."""
+STEPS_BUDGET = 2_000_000
+"""Bytes up to which the six steps of every word are put into a file without being asked for."""
+UNIT = 65_535
+"""A weight of 1; the error of a weight is 1/131,070 at most."""
+STRONGEST = 8
+"""Keys of each row whose steps are kept beside those of the chosen words, on long texts."""
+
+
+@dataclass(frozen=True)
+class Sparsity:
+    """Which links a payload keeps: the ``most`` strongest of a row that reach ``threshold``.
+
+    ``most=None`` chooses by the length of the text.
+    """
+
+    most: int | None = None
+    threshold: Number = 0.001
+
+    def __post_init__(self) -> None:
+        if self.most is not None and self.most < 1:
+            raise OptionError(f"Sparsity: most expected 1 or more, got {self.most}; or None")
+        if not 0 <= self.threshold < 1:
+            raise OptionError(
+                f"Sparsity: threshold expected 0 or more and below 1, got {self.threshold}; "
+                "0.001 keeps links of 0.1 % and more"
+            )
+
+    def links(self, layers: Sequence[Layer]) -> int:
+        """How many links of a row are kept."""
+        if self.most is not None:
+            return self.most
+        if all(layer.sizes[1] <= WHOLE for layer in layers):
+            return WHOLE
+        rows = sum(layer.heads * layer.sizes[0] for layer in layers)
+        return max(1, min(MOST, BUDGET // (4 * rows)))
+
+
+def build(
+    texts: Mapping[str, Text],
+    layers: Sequence[Layer],
+    *,
+    explained: Explained | None = None,
+    compared: Compared | None = None,
+    title: str = "",
+    sparsity: Sparsity | None = None,
+    steps: Mapping[str, Sequence[int]] | None = None,
+) -> dict[str, Any]:
+    """The payload; ``steps`` names, per text, the tokens whose six steps are put in."""
+    sparsity = sparsity or Sparsity()
+    most = sparsity.links(layers)
+    made = [_layer(layer, most, sparsity.threshold) for layer in layers]
+    kept = [share for layer in made for share in layer["kept"]]
+    return {
+        "format": "regard.view",
+        "version": VERSION,
+        "title": title,
+        "texts": {name: _text(text) for name, text in texts.items()},
+        "layers": made,
+        "sparse": {
+            "most": most,
+            "threshold": float(sparsity.threshold),
+            "whole": all(layer["whole"] for layer in made),
+            "kept": round(sum(kept) / len(kept), 5) if kept else 1.0,
+        },
+        "steps": [_steps(layer, steps or {}) for layer in layers],
+        "explained": None if explained is None else _explained(explained, texts),
+        "compared": None if compared is None else _compared(compared),
+    }
+
+
+def text_of(payload: Mapping[str, Any]) -> str:
+    """The payload as JSON that may stand inside a script element of a page.
+
+    >>> text_of({"token": "</script>"})
+    '{"token":"\\\\u003c/script>"}'
+    """
+    plain = json.dumps(payload, separators=(",", ":"), allow_nan=False)
+    return plain.replace("<", "\\u003c")
+
+
+def steps_bytes(layers: Sequence[Layer]) -> int:
+    """How many bytes the six steps of every word of every layer would take, about."""
+    total = 0
+    for layer in layers:
+        q, k = layer.sizes
+        width, value = layer.look.q.shape[-1], layer.look.v.shape[-1]
+        total += 4 * layer.heads * ((q + k) * (width + value) + 4 * q * k)
+    return total
+
+
+def _text(text: Text) -> dict[str, Any]:
+    return {
+        "text": text.text,
+        "tokens": list(text.tokens),
+        "words": list(text.words),
+        "places": [int(place) for place in text.places],
+    }
+
+
+def _layer(layer: Layer, most: int, threshold: Number) -> dict[str, Any]:
+    queries, keys = layer.sizes
+    links = min(most, keys)
+    whole = links == keys
+    values, places = layer.look.top(links)
+    weights = headed(values, 2)
+    at = places.reshape(-1, queries, links).cpu().numpy()
+    held = at >= 0
+    if not whole:
+        held &= weights >= threshold
+    levels = np.rint(np.clip(weights, 0, 1) * UNIT).astype(np.uint16)
+    there = weights[..., 0] > 0  # a row of nothing has nothing to lose
+    sums = np.where(held, weights, 0).sum(-1)
+    shares = [
+        float(one[seen].mean()) if seen.any() else 1.0
+        for one, seen in zip(sums, there, strict=True)
+    ]
+    entropy = headed(layer.look.entropy(), 1) / (math.log(keys) if keys > 1 else 1.0)
+    received = headed(layer.look.received(), 1)
+    highest = float(received.max()) or 1.0
+    return {
+        "name": layer.name,
+        "kind": layer.kind,
+        "queries": layer.queries,
+        "keys": layer.keys,
+        "heads": layer.heads,
+        "whole": bool(whole),
+        "kept": [round(min(share, 1.0), 5) for share in shares],
+        "counts": _packed(held.sum(-1), np.uint16),
+        "places": _packed(at[held], np.uint16 if keys <= UNIT + 1 else np.uint32),
+        "weights": _packed(levels[held], np.uint16),
+        "entropy": _packed(np.rint(np.clip(entropy, 0, 1) * UNIT), np.uint16),
+        "received": _packed(np.rint(received / highest * UNIT), np.uint16),
+        "receivedMost": highest,
+    }
+
+
+def _packed(values: npt.NDArray[Any], kind: type[np.generic]) -> str:
+    """Little-endian numbers as base64."""
+    data = np.ascontiguousarray(values, dtype=np.dtype(kind).newbyteorder("<")).tobytes()
+    return base64.b64encode(data).decode("ascii")
+
+
+def _steps(layer: Layer, chosen: Mapping[str, Sequence[int]]) -> dict[str, Any] | None:
+    """Queries, keys, values, scores and sums of the chosen tokens, float32.
+
+    Short texts keep all keys; long ones those of the chosen tokens and the strongest of each row.
+    """
+    queries = sorted(set(chosen.get(layer.queries, ())))
+    if not queries:
+        return None
+    look, count = layer.look, layer.sizes[1]
+    weights = headed(look.weights(queries=queries), 2)
+    keys = _kept_keys(weights, count, sorted(set(chosen.get(layer.keys, ()))))
+    columns = keys[:, None, :]
+    q, k, v, z = (headed(x, 2) for x in (look.q, look.k, look.v, look.output))
+    groups = np.arange(layer.heads) * len(k) // layer.heads
+    entered = headed(look.scores(queries=queries), 2)
+    packed = {
+        "q": q[:, queries], "z": z[:, queries],
+        "k": k[groups[:, None], keys], "v": v[groups[:, None], keys],
+        "score": _taken(headed(look.compared(queries=queries), 2), columns),
+        "scaled": _taken(headed(look.compared(queries=queries, scaled=True), 2), columns),
+        "entered": _taken(entered, columns),
+        "weight": _taken(weights, columns),
+        "logsumexp": headed(look.logsumexp, 1)[:, queries],
+    }  # fmt: skip
+    return {
+        "queries": queries,
+        "width": q.shape[-1],
+        "valueWidth": v.shape[-1],
+        "keysPerHead": keys.shape[1],
+        "keys": _packed(keys, np.uint32),
+        "hidden": _packed(np.isneginf(entered).sum(-1), np.uint32),
+        "factor": factor_of(layer),
+        "comparedBy": type(look.score).__name__.lower(),
+    } | {name: _packed(values, np.float32) for name, values in packed.items()}
+
+
+def _taken(rows: npt.NDArray[np.float32], columns: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    wide = np.broadcast_to(columns, (*rows.shape[:2], columns.shape[2]))
+    return np.take_along_axis(rows, wide, 2)
+
+
+def _kept_keys(
+    weights: npt.NDArray[np.float32], count: int, chosen: Sequence[int]
+) -> npt.NDArray[np.int64]:
+    """Per head, the keys whose steps are kept, equally many for each: ``(h, m)``."""
+    heads, queries, _ = weights.shape
+    if count <= WHOLE:
+        return np.broadcast_to(np.arange(count), (heads, count))
+    best = np.argsort(-weights, -1, kind="stable")[:, :, :STRONGEST].reshape(heads, -1)
+    kept: list[list[int]] = []
+    room = min(count, len(chosen) + STRONGEST * queries)
+    for row in best.tolist():
+        found = dict.fromkeys([*chosen, *row])
+        spare = (i for i in range(count) if i not in found)
+        kept.append(sorted([*found, *(next(spare) for _ in range(room - len(found)))]))
+    return np.array(kept)
+
+
+def _rounded(values: Array) -> list[Any]:
+    return np.vectorize(lambda x: float(f"{x:.5g}"))(values).tolist() if values.size else []
+
+
+def _explained(explained: Explained, texts: Mapping[str, Text]) -> dict[str, Any]:
+    words = len(texts[explained.looked_at].words)
+    methods = []
+    for method in explained.methods:
+        heads = method.by_head(words)
+        methods.append(
+            {
+                "name": method.name,
+                "scores": _rounded(method.values(words)),
+                "heads": None if heads is None else _rounded(heads),
+                "agreement": None if method.agreement is None else float(method.agreement),
+                "note": method.note,
+            }
+        )
+    return {
+        "word": explained.word % len(texts[explained.text].words),
+        "text": explained.text,
+        "lookedAt": explained.looked_at,
+        "methods": methods,
+        "sentence": explained.sentence,
+        "layerNames": list(explained.layer_names),
+    }
+
+
+def _compared(compared: Compared) -> dict[str, Any]:
+    return {
+        "word": compared.word,
+        "one": _side(compared.one),
+        "other": _side(compared.other),
+        "cosine": _rounded(compared.values()),
+        "sentence": compared.sentence,
+    }
+
+
+def _side(side: Side) -> dict[str, Any]:
+    found = asdict(side)
+    found["words"] = list(side.words)
+    for name in ("pulled", "neighbours"):
+        found[name] = [[word, float(number)] for word, number in found[name]]
+    return found

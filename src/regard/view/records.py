@@ -1,0 +1,289 @@
+"""What a view shows, as plain records that any caller can fill: no model is known here.
+
+`Text` is a text in tokens and words, `Layer` one layer of attention between two texts, `Explained`
+the answers to "why this word?", `Compared` one word in two sentences.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.attention import Look
+from regard.errors import OptionError, ShapeError, WordError, shape
+from regard.view._data import Array, Numbers, array
+from regard.view._svg import Number
+
+KINDS = ("self", "masked", "cross")
+"""Attention of a text to itself, to what came before in it, or to another text."""
+SPECIAL = -1
+"""The word number of a token that belongs to no word, such as the end of the sentence."""
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text as the model reads it (tokens) and as a person does (words).
+
+    ``places[i]`` is the number of the word that token i is part of, or −1 for a special token.
+
+    >>> text = Text("unhappy cats", ("un", "happy", "cats", "</s>"), ("unhappy", "cats"),
+    ...             (0, 0, 1, -1))
+    >>> [unit.label for unit in text.units()]
+    ['unhappy', 'cats', '</s>']
+    """
+
+    text: str
+    tokens: Sequence[str]
+    words: Sequence[str]
+    places: Sequence[int]
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "words"):
+            if isinstance(getattr(self, name), str):
+                raise OptionError(
+                    f"Text: {name} expected a list of texts, got one text; split it first"
+                )
+        if not self.tokens:
+            raise ShapeError("Text: tokens expected at least one, got none; give the text's tokens")
+        if len(self.places) != len(self.tokens):
+            raise ShapeError(
+                f"Text: places has {len(self.places)} but there are {len(self.tokens)} tokens; "
+                "give one word number per token, -1 for a special token"
+            )
+        for place in self.places:
+            if not SPECIAL <= place < len(self.words):
+                raise OptionError(
+                    f"Text: places expected -1 … {len(self.words) - 1} (there are "
+                    f"{len(self.words)} words), got {place}; number the words from 0"
+                )
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Text:
+        """The text whose words are its tokens."""
+        return cls(" ".join(words), tuple(words), tuple(words), tuple(range(len(words))))
+
+    def units(self, tokens: bool = False) -> list[Unit]:
+        """What stands in a view: words, each special token by itself; or every token."""
+        if tokens:
+            return [
+                Unit(token, (i,), place)
+                for i, (token, place) in enumerate(zip(self.tokens, self.places, strict=True))
+            ]
+        members: dict[tuple[int, int], list[int]] = {}
+        for i, place in enumerate(self.places):
+            members.setdefault((place, i if place == SPECIAL else 0), []).append(i)
+        return [
+            Unit(
+                self.tokens[those[0]] if place == SPECIAL else self.words[place],
+                tuple(those),
+                place,
+            )
+            for (place, _), those in members.items()
+        ]
+
+    def find(self, word: str | int, where: str, occurrence: int = 1) -> int:
+        """The number of a word, given as text (its first occurrence, if not said) or number."""
+        if not isinstance(word, str):
+            if not -len(self.words) <= word < len(self.words):
+                raise WordError(
+                    f"{where}: word {word} asked for, but there are {len(self.words)}, "
+                    "numbered from 0"
+                )
+            return word % len(self.words)
+        places = [i for i, other in enumerate(self.words) if other == word]
+        places = places or [i for i, one in enumerate(self.words) if one.lower() == word.lower()]
+        if len(places) < occurrence:
+            near = difflib.get_close_matches(word, self.words, n=1, cutoff=0.4)
+            meant = f"did you mean {near[0]!r}?" if near else "give a word of it, or its number"
+            raise WordError(f"{where}: {word!r} is not in the text; {meant}")
+        return places[occurrence - 1]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One line of a view: what it is called, its tokens, its word number (−1: special)."""
+
+    label: str
+    tokens: tuple[int, ...]
+    place: int
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of attention: who asks (``queries``), who is looked at (``keys``), and the look.
+
+    ``queries`` and ``keys`` are names of texts; ``look`` is of one text, ``(n, d)`` or
+    ``(1, h, n, d)``.
+    """
+
+    name: str
+    kind: str
+    queries: str
+    keys: str
+    look: Look
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise OptionError(
+                f"Layer: kind expected {', '.join(KINDS)}, got {self.kind!r}; choose one"
+            )
+        q = self.look.q
+        batch = math.prod(q.shape[:-3]) if q.dim() > 3 else q.shape[0] if q.dim() == 3 else 1
+        if batch != 1:
+            raise ShapeError(
+                f"Layer: look of {self.name!r} expected one text, (n, d) or (1, h, n, d), "
+                f"got q {shape(q)}; look at the texts one at a time"
+            )
+
+    @property
+    def heads(self) -> int:
+        """How many heads there are."""
+        return self.look.q.shape[-3] if self.look.q.dim() > 3 else 1
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """How many queries, and how many keys."""
+        return self.look.q.shape[-2], self.look.k.shape[-2]
+
+    def check(self, texts: dict[str, Text]) -> None:
+        """Raise unless both texts are there, with as many tokens as the look has."""
+        for role, name, size in zip(
+            ("queries", "keys"), (self.queries, self.keys), self.sizes, strict=True
+        ):
+            if name not in texts:
+                raise OptionError(
+                    f"View: layer {self.name!r} has {role}={name!r}, expected one of the texts "
+                    f"{', '.join(map(repr, texts)) or '(there are none)'}; add it to texts"
+                )
+            if len(texts[name].tokens) != size:
+                raise ShapeError(
+                    f"View: layer {self.name!r} has {size} {role} but text {name!r} has "
+                    f"{len(texts[name].tokens)} tokens; give one token per position"
+                )
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to say how much each word mattered.
+
+    Args:
+        name: such as "attention", "norm", "rollout", "knockout".
+        scores: one per word of the explained text that is looked at.
+        heads: the same by layer and head, ``(layers, heads, words)``, where the method has them.
+        agreement: rank correlation with knockout, −1 … 1; None for knockout itself.
+        note: what the number is, in a few words.
+    """
+
+    name: str
+    scores: Numbers
+    heads: Numbers | None = None
+    agreement: Number | None = None
+    note: str = ""
+
+    def values(self, words: int) -> Array:
+        """The scores as an array, checked."""
+        found = array(f"Explained: scores of {self.name!r}", self.scores, "words")
+        if len(found) != words:
+            raise ShapeError(
+                f"Explained: {self.name!r} has {len(found)} scores but the text has {words} "
+                "words; give one per word"
+            )
+        return _finite(f"Explained: scores of {self.name!r}", found)
+
+    def by_head(self, words: int) -> Array | None:
+        """The scores by layer and head, checked; None where the method has none."""
+        if self.heads is None:
+            return None
+        found = array(f"Explained: heads of {self.name!r}", self.heads, "layers, heads, words")
+        if found.shape[2] != words:
+            raise ShapeError(
+                f"Explained: heads of {self.name!r} has {found.shape[2]} words but the text has "
+                f"{words}; give (layers, heads, words)"
+            )
+        return _finite(f"Explained: heads of {self.name!r}", found)
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Why a word is what it is to the model: several answers, and how far they agree.
+
+    Args:
+        word: number of the word that is explained, in the text ``text``.
+        text: name of the text it stands in.
+        looked_at: name of the text whose words are scored; ``text`` itself, or the source.
+        methods: the answers, side by side.
+        sentence: the outcome in plain words.
+        layer_names: one per layer of the methods' ``heads``.
+    """
+
+    word: int
+    text: str
+    looked_at: str
+    methods: Sequence[Method]
+    sentence: str = ""
+    layer_names: Sequence[str] = ()
+
+    def check(self, texts: dict[str, Text]) -> None:
+        """Raise unless the words are there and every method scores each of them."""
+        for name in (self.text, self.looked_at):
+            if name not in texts:
+                raise OptionError(
+                    f"Explained: {name!r} expected one of the texts "
+                    f"{', '.join(map(repr, texts)) or '(there are none)'}; add it to texts"
+                )
+        texts[self.text].find(self.word, "Explained")
+        if not self.methods:
+            raise ShapeError("Explained: methods expected at least one, got none; add one")
+        for method in self.methods:
+            words = len(texts[self.looked_at].words)
+            method.values(words)
+            heads = method.by_head(words)
+            if heads is not None and len(self.layer_names) not in (0, len(heads)):
+                raise ShapeError(
+                    f"Explained: layer_names has {len(self.layer_names)} but {method.name!r} has "
+                    f"{len(heads)} layers; give one per layer"
+                )
+
+
+@dataclass(frozen=True)
+class Side:
+    """A word in one of two sentences: who pulled it where, its neighbours, its translation."""
+
+    words: Sequence[str]
+    place: int
+    pulled: Sequence[tuple[str, Number]] = ()
+    neighbours: Sequence[tuple[str, Number]] = ()
+    translation: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.place < len(self.words):
+            raise WordError(
+                f"Side: place {self.place} asked for, but there are {len(self.words)} words, "
+                "numbered from 0"
+            )
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One word in two sentences; ``cosine[i]`` of its two vectors after layer i (0: before any)."""
+
+    word: str
+    one: Side
+    other: Side
+    cosine: Numbers
+    sentence: str = ""
+
+    def values(self) -> Array:
+        """The cosines as an array, checked."""
+        return _finite("Compared: cosine", array("Compared: cosine", self.cosine, "layers"))
+
+
+def _finite(where: str, found: npt.NDArray[np.float64]) -> Array:
+    if not np.isfinite(found).all():
+        raise OptionError(f"{where} expected finite, got {found[~np.isfinite(found)][0]}; drop it")
+    return found

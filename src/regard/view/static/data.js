@@ -1,0 +1,310 @@
+/** The payload, read: sparse rows decoded when they are first wanted, tokens merged to words. */
+
+/**
+ * @typedef {object} TextData
+ * @property {string} text
+ * @property {string[]} tokens
+ * @property {string[]} words
+ * @property {number[]} places
+ *
+ * @typedef {object} LayerData
+ * @property {string} name
+ * @property {"self" | "masked" | "cross"} kind
+ * @property {string} queries
+ * @property {string} keys
+ * @property {number} heads
+ * @property {boolean} whole
+ * @property {number[]} kept
+ * @property {string} counts
+ * @property {string} places
+ * @property {string} weights
+ * @property {string} entropy
+ * @property {string} received
+ * @property {number} receivedMost
+ *
+ * @typedef {object} StepsData
+ * @property {number[]} queries
+ * @property {number} width
+ * @property {number} valueWidth
+ * @property {number} keysPerHead
+ * @property {number | null} factor
+ * @property {string} comparedBy
+ * @property {string} keys
+ * @property {string} hidden
+ * @property {string} q
+ * @property {string} z
+ * @property {string} k
+ * @property {string} v
+ * @property {string} score
+ * @property {string} scaled
+ * @property {string} entered
+ * @property {string} weight
+ * @property {string} logsumexp
+ *
+ * @typedef {object} MethodData
+ * @property {string} name
+ * @property {number[]} scores
+ * @property {number[][][] | null} heads
+ * @property {number | null} agreement
+ * @property {string} note
+ *
+ * @typedef {object} ExplainedData
+ * @property {number} word
+ * @property {string} text
+ * @property {string} lookedAt
+ * @property {MethodData[]} methods
+ * @property {string} sentence
+ * @property {string[]} layerNames
+ *
+ * @typedef {object} SideData
+ * @property {string[]} words
+ * @property {number} place
+ * @property {[string, number][]} pulled
+ * @property {[string, number][]} neighbours
+ * @property {string} translation
+ *
+ * @typedef {object} ComparedData
+ * @property {string} word
+ * @property {SideData} one
+ * @property {SideData} other
+ * @property {number[]} cosine
+ * @property {string} sentence
+ *
+ * @typedef {object} Payload
+ * @property {string} format
+ * @property {number} version
+ * @property {string} title
+ * @property {Record<string, TextData>} texts
+ * @property {LayerData[]} layers
+ * @property {{most: number, threshold: number, whole: boolean, kept: number}} sparse
+ * @property {(StepsData | null)[]} steps
+ * @property {ExplainedData | null} explained
+ * @property {ComparedData | null} compared
+ *
+ * @typedef {object} Unit
+ * @property {string} label
+ * @property {number[]} tokens
+ * @property {number} place
+ *
+ * @typedef {object} Units
+ * @property {Unit[]} list
+ * @property {Int32Array} of the unit of each token
+ *
+ * @typedef {object} Rows
+ * @property {Uint32Array} offsets where the links of each row begin; one more at the end
+ * @property {ArrayLike<number>} keys
+ * @property {ArrayLike<number>} weights
+ */
+
+const UNIT = 65535;
+
+/**
+ * @param {string} text
+ * @returns {ArrayBuffer}
+ */
+export function bytes(text) {
+  const plain = atob(text);
+  const found = new Uint8Array(plain.length);
+  for (let i = 0; i < plain.length; i += 1) found[i] = plain.charCodeAt(i);
+  return found.buffer;
+}
+
+export class Reader {
+  /** @param {Payload} payload */
+  constructor(payload) {
+    if (payload.format !== "regard.view" || payload.version !== 1) {
+      throw new Error(
+        `This viewer reads regard.view 1, and was given ${payload.format} ${payload.version}.`,
+      );
+    }
+    this.payload = payload;
+    /** @type {Map<string, any>} */
+    this.known = new Map();
+  }
+
+  /**
+   * @template T
+   * @param {string} name
+   * @param {() => T} compute
+   * @returns {T}
+   */
+  once(name, compute) {
+    if (!this.known.has(name)) this.known.set(name, compute());
+    return this.known.get(name);
+  }
+
+  /** @param {number} layer */
+  layer(layer) {
+    return this.payload.layers[layer];
+  }
+
+  /**
+   * Who asks and who is looked at in a layer.
+   * @param {number} layer
+   * @param {boolean} tokens
+   * @returns {{queries: Units, keys: Units}}
+   */
+  sides(layer, tokens) {
+    const { queries, keys } = this.layer(layer);
+    return { queries: this.units(queries, tokens), keys: this.units(keys, tokens) };
+  }
+
+  /**
+   * What stands in a view: words, each special token by itself; or every token.
+   * @param {string} name of a text
+   * @param {boolean} tokens
+   * @returns {Units}
+   */
+  units(name, tokens) {
+    return this.once(`units ${tokens} ${name}`, () => {
+      const text = this.payload.texts[name];
+      /** @type {Unit[]} */
+      const list = [];
+      const of = new Int32Array(text.tokens.length);
+      /** @type {Map<number, number>} */
+      const words = new Map();
+      text.tokens.forEach((token, i) => {
+        const place = text.places[i];
+        const earlier = tokens || place < 0 ? undefined : words.get(place);
+        if (earlier === undefined) {
+          const label = tokens || place < 0 ? token : text.words[place];
+          words.set(place, list.length);
+          of[i] = list.length;
+          list.push({ label, tokens: [i], place });
+        } else {
+          of[i] = earlier;
+          list[earlier].tokens.push(i);
+        }
+      });
+      return { list, of };
+    });
+  }
+
+  /**
+   * The links of all heads of a layer between tokens, as they are in the payload.
+   * @param {number} layer
+   * @returns {Rows & {queries: number}}
+   */
+  decoded(layer) {
+    return this.once(`decoded ${layer}`, () => {
+      const data = this.layer(layer);
+      const counts = new Uint16Array(bytes(data.counts));
+      const offsets = new Uint32Array(counts.length + 1);
+      for (let i = 0; i < counts.length; i += 1) offsets[i + 1] = offsets[i] + counts[i];
+      const wide = this.payload.texts[data.keys].tokens.length > UNIT + 1;
+      const keys = wide ? new Uint32Array(bytes(data.places)) : new Uint16Array(bytes(data.places));
+      const weights = new Uint16Array(bytes(data.weights));
+      return { offsets, keys, weights, queries: counts.length / data.heads };
+    });
+  }
+
+  /**
+   * The links of one head between units, strongest first; keys summed, queries averaged.
+   * @param {number} layer
+   * @param {number} head
+   * @param {boolean} tokens
+   * @returns {Rows}
+   */
+  rows(layer, head, tokens) {
+    return this.once(`rows ${layer} ${head} ${tokens}`, () => {
+      const { queries, keys } = this.sides(layer, tokens);
+      const source = this.decoded(layer);
+      const first = head * source.queries;
+      const sums = new Float64Array(keys.list.length);
+      const there = new Uint8Array(keys.list.length);
+      const offsets = new Uint32Array(queries.list.length + 1);
+      /** @type {number[]} */
+      const flatKeys = [];
+      /** @type {number[]} */
+      const flatWeights = [];
+      queries.list.forEach((unit, i) => {
+        /** @type {number[]} */
+        const touched = [];
+        for (const token of unit.tokens) {
+          for (
+            let at = source.offsets[first + token];
+            at < source.offsets[first + token + 1];
+            at += 1
+          ) {
+            const key = keys.of[source.keys[at]];
+            if (!there[key]) {
+              there[key] = 1;
+              touched.push(key);
+            }
+            sums[key] += source.weights[at];
+          }
+        }
+        touched.sort((a, b) => sums[b] - sums[a] || a - b);
+        for (const key of touched) {
+          flatKeys.push(key);
+          flatWeights.push(sums[key] / (UNIT * unit.tokens.length));
+          sums[key] = 0;
+          there[key] = 0;
+        }
+        offsets[i + 1] = flatKeys.length;
+      });
+      return { offsets, keys: Uint32Array.from(flatKeys), weights: Float32Array.from(flatWeights) };
+    });
+  }
+
+  /**
+   * The weight of one cell between units: null where masked, or not kept.
+   * @param {number} layer
+   * @param {number} head
+   * @param {boolean} tokens
+   * @param {number} query
+   * @param {number} key
+   * @returns {number | null}
+   */
+  weight(layer, head, tokens, query, key) {
+    const rows = this.rows(layer, head, tokens);
+    for (let at = rows.offsets[query]; at < rows.offsets[query + 1]; at += 1) {
+      if (rows.keys[at] === key) return rows.weights[at];
+    }
+    return null;
+  }
+
+  /**
+   * Per query token of a head, the entropy as a share of the highest possible.
+   * @param {number} layer
+   * @param {number} head
+   */
+  entropy(layer, head) {
+    const all = this.once(
+      `entropy ${layer}`,
+      () => new Uint16Array(bytes(this.layer(layer).entropy)),
+    );
+    const count = all.length / this.layer(layer).heads;
+    return all.subarray(head * count, (head + 1) * count);
+  }
+
+  /**
+   * The mean entropy of a head, 0 … 1.
+   * @param {number} layer
+   * @param {number} head
+   */
+  meanEntropy(layer, head) {
+    return this.once(`mean ${layer} ${head}`, () => {
+      const rows = this.entropy(layer, head);
+      let sum = 0;
+      for (let i = 0; i < rows.length; i += 1) sum += rows[i];
+      return sum / (rows.length * UNIT);
+    });
+  }
+
+  /**
+   * Per key token of a head, the sum of the weights it was given.
+   * @param {number} layer
+   * @param {number} head
+   * @returns {Float32Array}
+   */
+  received(layer, head) {
+    return this.once(`received ${layer} ${head}`, () => {
+      const data = this.layer(layer);
+      const all = this.once(`received ${layer}`, () => new Uint16Array(bytes(data.received)));
+      const count = all.length / data.heads;
+      const scale = data.receivedMost / UNIT;
+      return Float32Array.from(all.subarray(head * count, (head + 1) * count), (x) => x * scale);
+    });
+  }
+}

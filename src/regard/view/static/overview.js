@@ -1,0 +1,149 @@
+/** The overview: every head of every layer as a small map, with its entropy; click to enter. */
+
+import { strength } from "./colour.js";
+import { make, visible } from "./dom.js";
+
+/** @typedef {import("./index.js").Context} Context */
+/** @typedef {import("./index.js").Shown} Shown */
+
+const SIDE = 48;
+
+/**
+ * @param {Context} context
+ * @returns {Shown}
+ */
+export function overviewView(context) {
+  const { reader, state, set } = context;
+  const { layers } = reader.payload;
+  const widest = Math.max(...layers.map((layer) => layer.heads));
+  const grid = make("div", {
+    class: "atlas",
+    role: "grid",
+    "aria-label": "All layers and heads",
+    onkeydown: (/** @type {KeyboardEvent} */ event) => along(event),
+  });
+  grid.style.gridTemplateColumns = `max-content repeat(${widest}, minmax(34px, 84px))`;
+  const live = make("p", { class: "live", "aria-live": "polite" });
+  const element = make(
+    "div",
+    {},
+    live,
+    grid,
+    make(
+      "p",
+      { class: "note" },
+      "Rows of a map ask, columns are looked at. The bar under a map is its entropy: short where " +
+        "each word looks at few others, full where it looks at all alike.",
+    ),
+  );
+  /** @type {HTMLButtonElement[][]} */
+  const buttons = [];
+  let painted = "";
+
+  grid.append(make("span"));
+  for (let head = 0; head < widest; head += 1) {
+    grid.append(make("span", { class: "column" }, String(head + 1)));
+  }
+  layers.forEach((layer, i) => {
+    grid.append(make("span", { class: "name", dir: "auto" }, visible(layer.name)));
+    const row = Array.from({ length: layer.heads }, (_, head) => {
+      const entropy = reader.meanEntropy(i, head);
+      const gauge = make("i");
+      gauge.style.width = `${Math.round(entropy * 100)}%`;
+      const told = `${layer.name}, head ${head + 1}, entropy ${entropy.toFixed(2)} of 1`;
+      return make(
+        "button",
+        {
+          type: "button",
+          "aria-label": told,
+          "data-entropy": entropy.toFixed(4),
+          tabindex: -1,
+          onclick: () => set({ view: "matrix", layer: i, heads: [head] }),
+          onmouseenter: () => say(i, head),
+          onfocus: () => say(i, head),
+        },
+        make("canvas", { width: SIDE, height: SIDE }),
+        make("span", { class: "gauge" }, gauge),
+      );
+    });
+    buttons.push(row);
+    grid.append(...row, ...Array.from({ length: widest - layer.heads }, () => make("span")));
+  });
+
+  /** @param {number} layer @param {number} head */
+  function say(layer, head) {
+    const entropy = reader.meanEntropy(layer, head);
+    live.replaceChildren(
+      make("b", {}, `${visible(reader.layer(layer).name)}, head ${head + 1}`),
+      ` entropy ${entropy.toFixed(2)} of 1`,
+    );
+  }
+
+  /** @param {KeyboardEvent} event */
+  function along(event) {
+    const root = /** @type {ShadowRoot} */ (grid.getRootNode());
+    const layer = buttons.findIndex((row) => row.includes(/** @type {any} */ (root.activeElement)));
+    if (layer < 0) return;
+    const head = buttons[layer].indexOf(/** @type {any} */ (root.activeElement));
+    /** @type {Record<string, [number, number]>} */
+    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+    const step = steps[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const row = buttons[Math.min(buttons.length - 1, Math.max(0, layer + step[0]))];
+    const next = row[Math.min(row.length - 1, Math.max(0, head + step[1]))];
+    buttons.flat().forEach((button) => {
+      button.tabIndex = button === next ? 0 : -1;
+    });
+    next.focus();
+  }
+
+  /** @param {number} layer @param {number} head */
+  function paint(layer, head) {
+    const canvas = /** @type {HTMLCanvasElement} */ (buttons[layer][head].firstElementChild);
+    const rows = reader.decoded(layer);
+    const data = reader.layer(layer);
+    const queries = rows.queries;
+    const keys = reader.payload.texts[data.keys].tokens.length;
+    const [high, wide] = [Math.min(SIDE, queries), Math.min(SIDE, keys)];
+    canvas.width = wide;
+    canvas.height = high;
+    const most = new Uint16Array(wide * high);
+    for (let query = 0; query < queries; query += 1) {
+      const line = Math.floor((query * high) / queries) * wide;
+      const row = head * queries + query;
+      for (let at = rows.offsets[row]; at < rows.offsets[row + 1]; at += 1) {
+        const pixel = line + Math.floor((rows.keys[at] * wide) / keys);
+        if (rows.weights[at] > most[pixel]) most[pixel] = rows.weights[at];
+      }
+    }
+    const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    const image = pen.createImageData(wide, high);
+    const palette = context.colours();
+    most.forEach((weight, i) => {
+      const [r, g, b] = palette.channels(strength(weight / 65535));
+      image.data.set([r, g, b, 255], 4 * i);
+    });
+    pen.putImageData(image, 0, 0);
+  }
+
+  function update() {
+    const [layer, head] = [state.layer, state.heads[0]];
+    buttons.flat().forEach((button) => {
+      button.tabIndex = button === buttons[layer][head] ? 0 : -1;
+    });
+    if (live.textContent === "") say(layer, head);
+    const theme = String(context.colours().dark);
+    if (painted === theme) return;
+    painted = theme;
+    // One layer at a time, so that a long text does not hold up the page.
+    const next = (/** @type {number} */ i) => {
+      if (i >= layers.length || painted !== theme) return;
+      for (let each = 0; each < layers[i].heads; each += 1) paint(i, each);
+      setTimeout(() => next(i + 1), 0);
+    };
+    next(0);
+  }
+
+  return { element, update };
+}

@@ -1,0 +1,112 @@
+/** What is chosen: view, layer, heads, words or tokens, the cell, and how strong a link must be. */
+
+/** @typedef {import("./data.js").Reader} Reader */
+
+/**
+ * @typedef {object} State
+ * @property {"head" | "matrix" | "overview" | "steps" | "explain" | "compare"} view
+ * @property {number} layer
+ * @property {number[]} heads
+ * @property {boolean} tokens tokens rather than words
+ * @property {number} query a token that asks, −1 for none
+ * @property {number} key a token that is looked at, −1 for none
+ * @property {number} threshold links below are not drawn
+ * @property {string} search
+ * @property {number} hit which of the words found
+ * @property {"auto" | "light" | "dark"} theme
+ */
+
+/**
+ * @param {Reader} reader
+ * @param {State["view"][]} open
+ * @param {unknown} given what a host remembered, as JSON or object
+ * @returns {State}
+ */
+export function beginning(reader, open, given) {
+  const { layers, explained } = reader.payload;
+  /** @type {State} */
+  const state = {
+    view: open[0] ?? "head",
+    layer: 0,
+    heads: [],
+    tokens: false,
+    query: -1,
+    key: -1,
+    threshold: 0.05,
+    search: "",
+    hit: 0,
+    theme: "auto",
+  };
+  if (explained) {
+    const text = reader.payload.texts[explained.text];
+    state.query = text.places.indexOf(explained.word);
+    const layer = layers.findIndex(
+      (one) => one.queries === explained.text && one.keys === explained.lookedAt,
+    );
+    state.layer = Math.max(layer, 0);
+  }
+  Object.assign(state, sensible(given, state));
+  if (!open.includes(state.view)) state.view = open[0];
+  fitted(reader, state);
+  return state;
+}
+
+/**
+ * Of what a host remembered, that which is of the right kind.
+ * @param {unknown} given
+ * @param {State} state
+ * @returns {Partial<State>}
+ */
+function sensible(given, state) {
+  let found = given;
+  if (typeof given === "string" && given !== "") {
+    try {
+      found = JSON.parse(given);
+    } catch {
+      return {};
+    }
+  }
+  if (typeof found !== "object" || found === null) return {};
+  const known = /** @type {Record<string, unknown>} */ (found);
+  const usual = /** @type {Record<string, unknown>} */ (/** @type {unknown} */ (state));
+  return Object.fromEntries(
+    Object.entries(known).filter(
+      ([name, value]) =>
+        name in usual &&
+        typeof value === typeof usual[name] &&
+        Array.isArray(value) === Array.isArray(usual[name]),
+    ),
+  );
+}
+
+/**
+ * Bring layer, heads and cell inside what there is.
+ * @param {Reader} reader
+ * @param {State} state
+ */
+export function fitted(reader, state) {
+  const { layers, texts } = reader.payload;
+  if (layers.length === 0) return;
+  state.layer = Math.min(Math.max(0, Math.trunc(state.layer)), layers.length - 1);
+  const layer = layers[state.layer];
+  state.heads = state.heads.filter(
+    (head) => Number.isInteger(head) && head >= 0 && head < layer.heads,
+  );
+  if (state.heads.length === 0) {
+    state.heads = Array.from({ length: layer.heads <= 4 ? layer.heads : 3 }, (_, head) => head);
+  }
+  if (!(state.query < texts[layer.queries].tokens.length)) state.query = -1;
+  if (!(state.key < texts[layer.keys].tokens.length)) state.key = -1;
+}
+
+/**
+ * The units among those of a text that hold what is searched for.
+ * @param {import("./data.js").Units} units
+ * @param {string} search
+ * @returns {number[]}
+ */
+export function hits(units, search) {
+  const wanted = search.trim().toLowerCase();
+  if (wanted === "") return [];
+  return units.list.flatMap((unit, i) => (unit.label.toLowerCase().includes(wanted) ? [i] : []));
+}

@@ -1,0 +1,188 @@
+"""Subwords to words, for every kind of tokenizer, by characters alone."""
+
+from __future__ import annotations
+
+import pytest
+import tokenizers
+import torch
+from tokenizers import models, pre_tokenizers, processors, trainers
+
+from regard.errors import OptionError, WordError
+from regard.text import Tokenizer
+from regard.text.words import Words, overlaps, shares, spelled, word_spans
+
+LINES = [
+    "The animals didn't cross the street because it was too tired.",
+    "Unbelievably, the cats slept; the streets were wide and the crossing was long.",
+    "猫が道を渡らなかった。",
+]
+TEXT = "The animals didn't cross streets, because it slept."
+SPELLED = ["The", "animals", "didn't", "cross", "streets", ",", "because", "it", "slept", "."]
+
+
+def word_piece() -> tokenizers.Tokenizer:
+    inner = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = ["[UNK]", "[CLS]", "[SEP]"]
+    inner.train_from_iterator(
+        LINES, trainers.WordPieceTrainer(vocab_size=110, special_tokens=special)
+    )
+    inner.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    return inner
+
+
+def byte_pairs() -> tokenizers.Tokenizer:
+    inner = tokenizers.Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    inner.train_from_iterator(LINES, trainers.BpeTrainer(vocab_size=280, initial_alphabet=alphabet))
+    return inner
+
+
+def unigram() -> tokenizers.Tokenizer:
+    inner = tokenizers.Tokenizer(models.Unigram())
+    inner.pre_tokenizer = pre_tokenizers.Metaspace()
+    inner.train_from_iterator(
+        LINES, trainers.UnigramTrainer(vocab_size=90, unk_token="<unk>", special_tokens=["<unk>"])
+    )
+    return inner
+
+
+def read(inner: tokenizers.Tokenizer, text: str) -> Words:
+    found = inner.encode(text)
+    special = tuple(map(bool, found.special_tokens_mask))
+    return Words(text, tuple(found.tokens), tuple(found.offsets), special)
+
+
+@pytest.mark.parametrize("make", [word_piece, byte_pairs, unigram])
+def test_the_same_words_from_every_kind(make: object) -> None:
+    words = read(make(), TEXT)  # type: ignore[operator]
+    assert [n for n, real in zip(words.names, words.is_word, strict=True) if real] == SPELLED
+    assert len(words.tokens) > len(SPELLED)  # some are made of several
+    for number, name in enumerate(words.names):
+        if words.is_word[number]:
+            first, last = words.tokens_of(number)[0], words.tokens_of(number)[-1]
+            assert words.text[words.spans[first][0] : words.spans[last][1]].strip() == name
+
+
+def test_special_tokens_stand_apart() -> None:
+    words = read(word_piece(), "it slept")
+    assert words.names == ("[CLS]", "it", "slept", "[SEP]")
+    assert words.is_word == (False, True, True, False)
+    with pytest.raises(WordError, match="no word 'CLS'"):
+        words.find("CLS")
+
+
+def test_regards_own_tokenizer() -> None:
+    tokenizer = Tokenizer.train(LINES * 3, size=60)
+    tokens = tuple(tokenizer.tokens(tokenizer.encode(TEXT)))
+    words = Words(TEXT, tokens, tuple(tokenizer.spans(TEXT)), (False,) * len(tokens))
+    assert list(words.names) == SPELLED
+
+
+def test_scripts_without_spaces_end_words_where_subwords_end() -> None:
+    spans = ((0, 1), (1, 2), (2, 4))
+    words = Words("猫が道を", ("猫", "が", "道を"), spans, (False,) * 3)
+    assert words.names == ("猫", "が", "道を")
+
+
+def test_a_token_over_two_words_is_shared() -> None:
+    words = Words("ab c.", ("ab c", "."), ((0, 4), (4, 5)), (False, False))
+    assert words.names == ("ab", "c", ".")
+    summed = words.summed(torch.tensor([0.9, 0.1]))
+    torch.testing.assert_close(summed, torch.tensor([0.6, 0.3, 0.1]))
+
+
+def test_spaces_belong_to_the_word_behind_them() -> None:
+    words = Words("a  b\n", ("a", " ", " b", "\n"), ((0, 1), (1, 2), (2, 4), (4, 5)), (False,) * 4)
+    assert words.names == ("a", "b", "\n")
+    assert words.places == (0, 1, 1, 2)
+
+
+def test_summed_and_averaged_by_hand() -> None:
+    spans = ((0, 0), (0, 3), (3, 4), (5, 8))
+    words = Words("bats fly", ("<s>", "bat", "s", "fly"), spans, (True, False, False, False))
+    x = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    assert words.summed(x).tolist() == [1.0, 5.0, 4.0]
+    assert words.summed(x.expand(2, 3, 4)).shape == (2, 3, 3)
+    assert words.averaged(x[:, None]).tolist() == [[1.0], [2.5], [4.0]]
+
+
+def test_summing_keeps_the_total() -> None:
+    words = read(byte_pairs(), LINES[2] + " " + TEXT)
+    weights = torch.rand(2, len(words.tokens)).softmax(-1)
+    torch.testing.assert_close(words.summed(weights).sum(-1), torch.ones(2))
+
+
+def test_tokens_as_words() -> None:
+    words = read(word_piece(), "animals slept").as_tokens()
+    assert words.names == words.tokens
+    assert words.places == tuple(range(len(words.tokens)))
+    assert words.is_word[0] is False
+    assert words.at(0) == 1
+
+
+def test_find() -> None:
+    words = read(word_piece(), "the cat saw the cat; It slept")
+    assert words.names[words.find("saw")] == "saw"
+    assert words.names[words.find("it")] == "It"
+    assert words.find("cat#2") > words.find("cat#1")
+    assert words.find(2) == 2
+    assert words.find(-1) == len(words) - 1
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("cat", "the text has 'cat' 2 times; say which: cat#1 or cat#2"),
+        ("cat#3", "the text has 'cat' 2 times, so there is no 'cat#3'"),
+        ("sew", "the text has no word 'sew'; did you mean 'saw'\\?"),
+        ("zebra", "the text has no word 'zebra'; it has the, cat, saw"),
+    ],
+)
+def test_words_that_are_not_there(word: str, message: str) -> None:
+    with pytest.raises(WordError, match=message):
+        read(word_piece(), "the cat saw the cat").find(word)
+
+
+def test_numbers_that_are_not_there() -> None:
+    words = read(word_piece(), "it slept")
+    with pytest.raises(OptionError, match="word 9, but there are 4, numbered from 0"):
+        words.find(9)
+    with pytest.raises(WordError, match="no word stands at character 2"):
+        words.at(2)
+
+
+def test_overlaps_are_those_of_all_pairs() -> None:
+    spans = [(0, 3), (3, 3), (2, 9), (9, 11), (5, 6)]
+    words = [(0, 2), (2, 5), (5, 8), (10, 12)]
+    expected = torch.zeros(len(spans), len(words))
+    for i, (a, b) in enumerate(spans):
+        for j, (c, d) in enumerate(words):
+            expected[i, j] = max(0, min(b, d) - max(a, c)) + (a == b and c <= a < d)
+    expected /= expected.sum(1, keepdim=True).clamp(min=1)
+    torch.testing.assert_close(torch.from_numpy(shares(spans, words)).float(), expected)
+    assert overlaps([], words) == overlaps(spans, []) == []
+
+
+def test_spelled_out() -> None:
+    tokenizer = Tokenizer.train(LINES * 3, size=60)
+    ids = tokenizer.encode("the cats slept")
+    spans = spelled(tokenizer.decode, ids, "the cats slept")
+    assert [("the cats slept"[a:b]) for a, b in spans] == [
+        piece.removeprefix("▁") for piece in tokenizer.tokens(ids)
+    ]
+
+
+def test_long_texts_take_little_memory() -> None:
+    text = "word " * 20_000
+    spans = tuple((5 * i, 5 * i + 4) for i in range(20_000))
+    words = Words(text, ("word",) * 20_000, spans, (False,) * 20_000)
+    assert words.summed(torch.ones(20_000)).tolist() == [1.0] * 20_000
+
+
+def test_word_spans_of_nothing() -> None:
+    assert word_spans(" \n") == []
+    assert len(Words("", (), (), ())) == 0

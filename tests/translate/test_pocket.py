@@ -1,0 +1,89 @@
+"""The model that comes with regard: what it must understand, and what it must survive."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from regard.errors import FileError
+from regard.text.grammar import generate, judge
+from regard.translate import Translator
+from regard.translate.model_files import BUNDLED, POCKET, bundled
+
+if not (BUNDLED / POCKET).is_dir():
+    pytest.skip("the model is not in this tree", allow_module_level=True)
+
+TIRED = "The animal didn't cross the street because it was too tired."
+WIDE = "The animal didn't cross the street because it was too wide."
+
+
+@pytest.fixture(scope="module")
+def pocket() -> Translator:
+    return Translator.load(POCKET)
+
+
+def test_the_animal_and_the_street(pocket: Translator) -> None:
+    tired, wide = (one.text for one in pocket.translate([TIRED, WIDE]))
+    assert " es " in tired
+    assert " sie " in wide
+
+
+@pytest.mark.parametrize("kind", ["reference", "senses"])
+def test_what_it_must_understand(pocket: Translator, kind: str) -> None:
+    pairs = list(generate(kind, "test", 200, seed=7))
+    found = pocket.translate([pair.source for pair in pairs], beam=1)
+    right = [judge(pair, one.text) is True for pair, one in zip(pairs, found, strict=True)]
+    assert sum(right) >= 0.9 * len(right)  # measured on more, and with a beam: see its card
+
+
+def test_it_is_small(pocket: Translator) -> None:
+    folder = bundled(POCKET)
+    assert {file.name for file in folder.iterdir()} == {
+        "model.json", "model.safetensors", "tokenizer.json", "README.md",
+    }  # fmt: skip
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= 16_000_000
+    assert "CC BY 2.0" in (folder / "README.md").read_text(encoding="utf-8")
+    assert all(x.dtype == torch.float32 for x in pocket.model.parameters())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "El animal no cruzó la calle porque estaba cansado.",
+        "这只动物没有过马路。",
+        "\x00\x01\x1b[31m control \x7f",
+        "ᚠᛇᚻ ᛒᛦᚦ 𓀀𓂀 🦇🏏",
+        "a" * 3000,
+        "it " * 300,
+    ],
+)
+def test_any_text_has_an_end(pocket: Translator, text: str) -> None:
+    [found] = pocket.translate([text])
+    assert isinstance(found.text, str)
+
+
+def test_a_long_text_is_translated_sentence_by_sentence(pocket: Translator) -> None:
+    text = " ".join([TIRED, "The cat sleeps."] * 30)
+    [found] = pocket.translate([text], beam=1)
+    assert found.parts > 1
+    assert found.text.count(".") >= 50
+
+
+def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert bundled(POCKET) == BUNDLED / POCKET
+    (tmp_path / POCKET).mkdir()
+    assert bundled(POCKET) == Path(POCKET)
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    for name in ("model.json", "model.safetensors", "tokenizer.json"):
+        folder = tmp_path / name.replace(".", "-")
+        shutil.copytree(BUNDLED / POCKET, folder)
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[: len(content) // 2])
+        with pytest.raises(FileError, match=name.replace(".", r"\.")):
+            Translator.load(folder)

@@ -1,0 +1,114 @@
+"""Views to test on: seeded random heads of the shapes that real models have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+import regard
+from regard.view import Compared, Explained, Layer, Method, Side, Text, View
+
+TEXT = "The animal didn't cross the street because it was too tired"
+WORDS = tuple(TEXT.split())
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+def sentence() -> Text:
+    """Eleven words in fourteen tokens, the last of them special."""
+    parts = {"didn't": ["didn", "'t"], "tired": ["tir", "ed"]}
+    pieces = [(token, i) for i, word in enumerate(WORDS) for token in parts.get(word, [word])]
+    tokens, places = zip(*pieces, ("</s>", -1), strict=True)
+    return Text(TEXT, tokens, WORDS, places)
+
+
+def looked(
+    queries: int,
+    keys: int | None = None,
+    *,
+    heads: int = 4,
+    kv_heads: int | None = None,
+    width: int = 8,
+    **options: Any,
+) -> regard.Look:
+    """A look at random queries, keys and values, sharp enough to have strong links."""
+    draw = torch.Generator().manual_seed(queries + 7 * heads)
+    q, k, v = (
+        torch.randn(1, h, n, width, generator=draw) * 1.7
+        for h, n in ((heads, queries), *(2 * [(kv_heads or heads, keys or queries)]))
+    )
+    return regard.look(q, k, v, **options)
+
+
+def explained(word: int = 7) -> Explained:
+    """Four answers for "it", as a lens would give them."""
+    draw = torch.Generator().manual_seed(5)
+    scores = torch.rand(4, 11, generator=draw)
+    scores[3] -= 0.3  # cutting may also help
+    heads = torch.rand(2, 4, 11, generator=draw)
+    methods = (
+        Method("attention", scores[0], heads=heads, agreement=0.41, note="mean weight"),
+        Method("norm", scores[1], agreement=-0.2),
+        Method("rollout", scores[2], agreement=0.55),
+        Method("knockout", scores[3], note="change when the link is cut"),
+    )
+    names = ("encoder 1", "encoder 2")
+    return Explained(word, "source", "source", methods, "Cutting it changes most.", names)
+
+
+def compared() -> Compared:
+    """Two bats."""
+    one = Side(
+        ("He", "hit", "the", "ball", "with", "the", "bat"), 6, (("ball", 0.41), ("hit", 0.22)),
+        (("racket", 0.71),), "Er schlug den Ball mit dem Schläger",
+    )  # fmt: skip
+    other = Side(
+        ("The", "bat", "is", "a", "mammal"), 1, (("mammal", 0.52),), (("mouse", 0.6),),
+        "Die Fledermaus ist ein Säugetier",
+    )  # fmt: skip
+    return Compared("bat", one, other, (1.0, 0.9, 0.6, 0.44), "They part after layer 1.")
+
+
+def translation() -> View:
+    """Two encoder layers, a masked and a cross layer, the answers and the comparison."""
+    source, target = sentence(), Text.of(["Das", "Tier", "war", "zu", "müde", "."])
+    layers = (
+        Layer("encoder 1", "self", "source", "source", looked(14)),
+        Layer("encoder 2", "self", "source", "source", looked(14, kv_heads=2)),
+        Layer("decoder 1", "masked", "target", "target", looked(6, mask=regard.causal)),
+        Layer("cross 1", "cross", "target", "source", looked(6, 14)),
+    )
+    return View(
+        {"source": source, "target": target}, layers, explained=explained(), compared=compared(),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def samples() -> Any:
+    """The functions above, for tests that make views of their own."""
+    return SimpleNamespace(
+        sentence=sentence, looked=looked, explained=explained, compared=compared,
+        translation=translation,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def view() -> View:
+    """The view that most tests look at."""
+    return translation()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A real Chromium, the one of the system."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip(f"no Chromium at {CHROMIUM}")
+    with sync_api.sync_playwright() as driver:
+        made = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield made
+        made.close()
