@@ -16,6 +16,9 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	@if command -v npm >/dev/null; then \
+	  npm install --silent --no-package-lock && npm run --silent check; \
+	else echo "npm is absent: the JavaScript is not checked"; fi
 	$(BIN)/python -m pytest -n 2
 
 bench: $(READY)
@@ -24,6 +27,7 @@ bench: $(READY)
 # Runs every page of the docs and writes its outputs and pictures anew.
 docs: $(READY)
 	$(BIN)/python docs/run.py
+	$(BIN)/python docs/screenshots.py
 
 # pip build isolation would fetch a torch of its own; hatchling comes from the constraints instead.
 $(READY): pyproject.toml constraints.txt
@@ -34,4 +38,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis

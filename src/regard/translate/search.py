@@ -169,6 +169,7 @@ class _Writer:
         self._memory = model.encode(tokens.to(device), source_mask=self._mask)
         self._cache = model.cache()
         self._side_by_side = 1
+        self._room: Tensor | None = None
         self.limits = torch.tensor(limits, device=device)
 
     def logits(self, tokens: Int[Tensor, "b k"]) -> Float[Tensor, "bk vocabulary"]:
@@ -177,7 +178,15 @@ class _Writer:
         hidden = self._model.decode(
             tokens.view(-1, 1), self._memory, source_mask=self._mask, cache=self._cache
         )
-        return self._model.logits(hidden[:, -1])
+        return self._scored(hidden[:, -1])
+
+    def _scored(self, hidden: Float[Tensor, "bk width"]) -> Float[Tensor, "bk vocabulary"]:
+        """`Transformer.logits`, always in the same memory: to get new pages takes longer."""
+        model, rows = self._model, len(hidden)
+        if self._room is None or len(self._room) < rows:
+            self._room = hidden.new_empty(rows, len(model.output))
+        logits = torch.mm(hidden, model.output.T, out=self._room[:rows])
+        return logits if model.output_bias is None else logits.add_(model.output_bias)
 
     def go_on(self, parents: Int[Tensor, "b k"] | None, stay: Int[Tensor, "b"] | None) -> None:
         """Write on with these of the sequences of each sentence, or with all of them.
@@ -237,7 +246,7 @@ class _Tree(_Writer):
             cache=self._cache,
         )
         self._steps += 1
-        return self._model.logits(hidden.flatten(0, 1))
+        return self._scored(hidden.flatten(0, 1))
 
     def go_on(self, parents: Int[Tensor, "b k"] | None, stay: Int[Tensor, "b"] | None) -> None:
         if stay is not None:
@@ -438,7 +447,7 @@ def best_words(
 
     In two stages, for `topk` over a whole vocabulary is slow: the `count` largest of the maxima of
     groups of words, then the `count` largest of the words of these groups. The normaliser is
-    computed once per row, not subtracted from every word.
+    computed once per row, not subtracted from every word. Writes over the logits.
     """
     rows, vocabulary = logits.shape
     columns = vocabulary // GROUPS
@@ -455,7 +464,7 @@ def best_words(
         values, at = logits.gather(1, places).topk(count, 1)
         words = places.gather(1, at)
     # One softmax is the fastest way to the normaliser: log p of the likeliest word, less its logit.
-    likeliest = torch.softmax(logits, 1).gather(1, words[:, :1]).log_()
+    likeliest = torch.softmax(logits, 1, out=logits).gather(1, words[:, :1]).log_()
     return values - values[:, :1] + likeliest, words
 
 
