@@ -91,7 +91,9 @@ def test_impossible_shapes(changes: dict[str, Any], text: str) -> None:
 
 
 def test_unknown_presets_and_changes() -> None:
-    with pytest.raises(OptionError, match="preset 'huge' is unknown, expected one of tiny, pocket,"):
+    with pytest.raises(
+        OptionError, match="preset 'huge' is unknown, expected one of tiny, pocket,"
+    ):
         TransformerConfig.preset("huge")
     with pytest.raises(OptionError, match="TransformerConfig: vocab is unknown; did you mean voca"):
         TransformerConfig.preset("tiny", vocab=3)

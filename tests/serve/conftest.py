@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jaxtyping
 import jsonschema
 import pytest
 import torch
@@ -66,6 +67,15 @@ class Checked:
     def _fits(self, value: Any, schema: dict[str, Any]) -> None:
         whole = {**schema, "components": self.description["components"]}
         jsonschema.Draft202012Validator(whole).validate(value)
+
+
+@pytest.fixture(autouse=True)
+def _as_users_run() -> Iterator[None]:
+    """Without the checks that the test run adds: they take longer than the tiny model does."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(scope="session")

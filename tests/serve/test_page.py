@@ -12,7 +12,7 @@ import pytest
 
 from regard.lens import Lens
 
-TEXT = "The animal didn't cross the street because it was too tired."
+TEXT = "The animal was too tired, so it slept."
 OTHER = "because the bat hit it"
 NASTY = "it </script><img src=x onerror=alert(1)> was"
 

@@ -209,7 +209,9 @@ def test_finished_sentences_are_decoded_no_longer(monkeypatch: pytest.MonkeyPatc
     texts = sources(40)
     rows: list[int] = []
     logits = model.logits
-    monkeypatch.setattr(model, "logits", lambda hidden: rows.append(len(hidden)) or logits(hidden))
+    monkeypatch.setattr(
+        model, "logits", lambda hidden, room: rows.append(len(hidden)) or logits(hidden, room=room)
+    )
     found = search(model, texts, Beam(3))
     assert rows[0] == 40  # one beginning each, before there is a choice
     assert rows[1] == 3 * 40

@@ -75,6 +75,7 @@ class Desk:
             stop.set()
             left.cancel()
             ready.cancel()
+            handed.cancel()
 
     def close(self) -> None:
         """Take no more work; what waits is dropped."""

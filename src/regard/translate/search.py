@@ -181,12 +181,11 @@ class _Writer:
         return self._scored(hidden[:, -1])
 
     def _scored(self, hidden: Float[Tensor, "bk width"]) -> Float[Tensor, "bk vocabulary"]:
-        """`Transformer.logits`, always in the same memory: to get new pages takes longer."""
-        model, rows = self._model, len(hidden)
+        """The logits, always in the same memory."""
+        rows, model = len(hidden), self._model
         if self._room is None or len(self._room) < rows:
             self._room = hidden.new_empty(rows, len(model.output))
-        logits = torch.mm(hidden, model.output.T, out=self._room[:rows])
-        return logits if model.output_bias is None else logits.add_(model.output_bias)
+        return model.logits(hidden, room=self._room[:rows])
 
     def go_on(self, parents: Int[Tensor, "b k"] | None, stay: Int[Tensor, "b"] | None) -> None:
         """Write on with these of the sequences of each sentence, or with all of them.
