@@ -1,6 +1,7 @@
 """A server under load: many clients at once, and requests that nobody should send.
 
-    python benchmarks/serve.py --model runs/en-de --clients 32 --rounds 4
+    python benchmarks/serve.py --clients 32 --rounds 4
+    python benchmarks/serve.py --model runs/en-de --source test.en
 
 Starts `regard serve` as a program of its own. First the clients do what a person does on the page,
 each with sentences of its own: the words of a sentence, the view of one of them, the steps of two
@@ -31,6 +32,7 @@ from urllib.parse import urlsplit
 
 from timing import machine
 
+from regard.text import read_lines
 from regard.text.grammar import generate
 
 JSON = {"Content-Type": "application/json"}
@@ -179,6 +181,16 @@ def refused(host: str, port: int, number: int, clients: int) -> Counter[int]:
         return Counter(many.map(ask, bad_requests(number)))
 
 
+def sentences(source: Path | None, number: int) -> list[str]:
+    """So many different sentences, of up to 12 words; those that the model was trained for."""
+    if source is None:
+        return [pair.source for pair in generate("reference", "test", number)]
+    found = [line for line in dict.fromkeys(read_lines(source)) if 4 <= len(line.split()) <= 12]
+    if len(found) < number:
+        sys.exit(f"{source} has only {len(found)} short sentences, but {number} are needed")
+    return found[:number]
+
+
 def resident(process: subprocess.Popen[str]) -> float:
     """Megabytes of memory that the program holds."""
     status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
@@ -189,6 +201,7 @@ def resident(process: subprocess.Popen[str]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="pocket-en-de")
+    parser.add_argument("--source", type=Path, help="sentences; built-in ones, if not given")
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=4, help="sentences of each client")
     parser.add_argument("--bad", type=int, default=200, help="requests that are not right")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 # Two workers of the suite with two threads each would wait for one another most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -16,7 +19,21 @@ install_import_hook("regard", "beartype.beartype")
 
 import torch  # noqa: E402
 
+CHROMIUM = Path("/usr/bin/chromium")
+
 
 @pytest.fixture(autouse=True)
 def seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A real Chromium, the one of the system; it keeps a loop running, so for one module only."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not CHROMIUM.exists():
+        pytest.skip(f"no Chromium at {CHROMIUM}")
+    with sync_api.sync_playwright() as driver:
+        made = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield made
+        made.close()

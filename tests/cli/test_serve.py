@@ -32,7 +32,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model folder."""
     folder = tmp_path_factory.mktemp("model")
     torch.manual_seed(0)
-    tokenizer = Tokenizer.train([TEXT] * 2, size=40)
+    tokenizer = Tokenizer.train([TEXT] * 2, size=26)
     tiny = TransformerConfig.preset(
         "tiny", vocabulary=tokenizer.size, encoder_depth=1, decoder_depth=1
     )

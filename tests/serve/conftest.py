@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import jaxtyping
@@ -28,7 +27,6 @@ TEXT = "The animal didn't cross the street because it was too tired."
 LINES = [TEXT, "The street was too wide.", "Das Tier war zu müde.", "because the bat hit it"]
 PATIENT = Limits(seconds=600)
 """A machine that runs tests may be slow, and which test meets a limit must not be chance."""
-CHROMIUM = Path("/usr/bin/chromium")
 
 
 class Checked:
@@ -131,15 +129,3 @@ def serving(app: Starlette) -> Iterator[str]:
 def served(lens: Lens) -> Iterator[str]:
     with serving(make(lens, name="tiny", limits=PATIENT)) as here:
         yield here
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """A real Chromium, the one of the system."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"no Chromium at {CHROMIUM}")
-    with sync_api.sync_playwright() as driver:
-        made = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield made
-        made.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,7 +13,6 @@ from regard.view import Compared, Explained, Layer, Method, Side, Text, View
 
 TEXT = "The animal didn't cross the street because it was too tired"
 WORDS = tuple(TEXT.split())
-CHROMIUM = Path("/usr/bin/chromium")
 
 
 def sentence() -> Text:
@@ -100,15 +97,3 @@ def samples() -> Any:
 def view() -> View:
     """The view that most tests look at."""
     return translation()
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """A real Chromium, the one of the system."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"no Chromium at {CHROMIUM}")
-    with sync_api.sync_playwright() as driver:
-        made = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield made
-        made.close()

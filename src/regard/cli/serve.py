@@ -43,10 +43,11 @@ def serve(
         from regard.serve import Limits, make
         from regard.serve.running import bound, run
     except ModuleNotFoundError as error:
-        if (error.name or "").split(".")[0] not in ("starlette", "uvicorn"):
+        missing = (error.name or "").split(".")[0]
+        if missing not in ("starlette", "uvicorn"):
             raise
         raise OptionError(
-            f"serve: {error.name} is not installed; pip install 'regard[serve]'"
+            f"serve: {missing} is not installed; pip install 'regard[serve]'"
         ) from None
     if threads < 1:
         raise OptionError(f"serve: --threads {threads}, expected 1 or more")

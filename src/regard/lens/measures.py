@@ -90,7 +90,7 @@ def agreement(one: Sequence[float | int] | Tensor, other: Sequence[float | int] 
 
     Equal numbers share their rank. Of fewer than two numbers, or if all are equal: nan.
 
-    >>> agreement([0.1, 0.5, 0.9], [1, 2, 30])
+    >>> round(agreement([0.1, 0.5, 0.9], [1, 2, 30]), 6)
     1.0
     """
     x, y = (_ranks(torch.as_tensor(values, dtype=torch.float64)) for values in (one, other))
@@ -102,7 +102,7 @@ def agreement(one: Sequence[float | int] | Tensor, other: Sequence[float | int] 
 def _ranks(values: Tensor) -> Tensor:
     less = (values[None] < values[:, None]).sum(1)
     equal = (values[None] == values[:, None]).sum(1)
-    return less + (equal + 1) / 2
+    return (less + (equal + 1) / 2).double()
 
 
 def _passed(v: Float[Tensor, "g k e"], output: Float[Tensor, "h e width"]) -> Tensor:

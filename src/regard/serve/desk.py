@@ -60,9 +60,10 @@ class Desk:
         handed.add_done_callback(self._release)
         left = asyncio.ensure_future(gone())
         ready = asyncio.wrap_future(handed)
+        either: set[asyncio.Future[Any]] = {ready, left}
         try:
             await asyncio.wait(
-                {ready, left}, timeout=self._limits.seconds, return_when=asyncio.FIRST_COMPLETED
+                either, timeout=self._limits.seconds, return_when=asyncio.FIRST_COMPLETED
             )
             if ready.done():
                 return ready.result()
