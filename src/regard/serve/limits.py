@@ -21,7 +21,7 @@ class Limits:
     """Characters of a text."""
     body: int = 65_536
     """Bytes of a request's body."""
-    seconds: int | float = 30
+    seconds: int | float = 60
     """For one request, waiting for its turn included."""
     waiting: int = 64
     """Requests that wait for their turn, at most; one more is at work."""
