@@ -285,9 +285,14 @@ class Lens:
         return Without(before, after, moved, note)
 
     @property
+    def translates(self) -> bool:
+        """Whether the model says something in another language."""
+        return self._subject.translates
+
+    @property
     def masked(self) -> bool:
         """Whether a word sees only those before it, as in a language model."""
-        return self._subject.writes and not self._subject.translates
+        return self._subject.writes and not self.translates
 
     def view(self, text: str, word: str | int) -> View:
         """Everything about a text and one of its words, to look at."""

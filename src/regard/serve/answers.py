@@ -51,7 +51,7 @@ class Answers:
     @property
     def translates(self) -> bool:
         """Whether the model translates."""
-        return self._lens._subject.translates
+        return self._lens.translates
 
     def words(self, asked: Asked) -> Work:
         """The words of a text, as the model reads it."""

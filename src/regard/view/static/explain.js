@@ -15,15 +15,15 @@ const WHY_NOT = "Cutting needs the model: look at this in a notebook or with reg
  * @returns {Shown}
  */
 export function explainView(context) {
-  const { reader, set, ask, live } = context;
+  const { reader, state, set, ask, live } = context;
   const explained = /** @type {import("./data.js").ExplainedData} */ (reader.payload.explained);
   const own = reader.payload.texts[explained.text];
   const other = reader.payload.texts[explained.lookedAt];
   const same = explained.text === explained.lookedAt;
   const cutting = ask !== null && live.includes("cut");
   /** @type {Set<number>} */
-  const cut = new Set();
-  let all = other.words.length <= FEW;
+  const cut = new Set(cutting ? state.cut.filter((word) => other.words[word] !== undefined) : []);
+  let all = other.words.length <= FEW || cut.size > 0;
   let chosen = -1;
   let asked = 0;
   let apart = explained.methods.find(({ heads }) => heads !== null) ?? null;
@@ -216,21 +216,27 @@ export function explainView(context) {
     if (!ask) return;
     if (cut.has(word)) cut.delete(word);
     else cut.add(word);
-    fill();
+    set({ cut: [...cut] });
     const button = table.querySelector(`tr[data-word="${word}"] .cut`);
     if (button instanceof HTMLElement) button.focus();
+    question();
+  }
+
+  /** What happens without the links that are cut. */
+  function question() {
+    if (!ask) return;
     outcome.style.display = cut.size > 0 ? "" : "none";
     if (cut.size === 0) return;
     asked += 1;
-    const question = asked;
+    const turn = asked;
     outcome.replaceChildren(make("span", { class: "caption" }, "asking …"), make("span"));
     const links = [...cut].map((each) => [explained.word, each]);
     ask("cut", { queries: explained.text, keys: explained.lookedAt, links }).then(
       (reply) => {
-        if (question === asked) told(reply);
+        if (turn === asked) told(reply);
       },
       (error) => {
-        if (question === asked)
+        if (turn === asked)
           outcome.replaceChildren(
             make("span", { class: "failed note", role: "alert" }, error.message),
           );
@@ -324,6 +330,7 @@ export function explainView(context) {
     });
   }
 
+  if (cut.size > 0) question();
   return { element, update: fill };
 }
 

@@ -11,6 +11,7 @@
  * @property {number} query a token that asks, −1 for none
  * @property {number} key a token that is looked at, −1 for none
  * @property {number} threshold links below are not drawn
+ * @property {number[]} cut words whose links from the explained word are cut
  * @property {string} search
  * @property {number} hit which of the words found
  * @property {"auto" | "light" | "dark"} theme
@@ -33,6 +34,7 @@ export function beginning(reader, open, given) {
     query: -1,
     key: -1,
     threshold: 0.05,
+    cut: [],
     search: "",
     hit: 0,
     theme: "auto",
