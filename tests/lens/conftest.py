@@ -1,18 +1,28 @@
-"""Whatever is watched or cut, and however it ends: nothing stays behind."""
+"""Small models to ask; and whatever is watched or cut, nothing stays behind."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jaxtyping
 import pytest
+import tokenizers
 import torch
+from tokenizers import models, pre_tokenizers, processors
 from torch.nn import functional as F
 from torch.nn.modules import module
 
 from regard.attention import operation
+from regard.lens import Lens
 from regard.lens._listening import SESSION
+from regard.nn import Transformer, TransformerConfig
+from regard.text import Tokenizer
+from regard.translate import Translator
+
+TEXT = "The animal didn't cross the street because it was too tired."
+LINES = [TEXT, "The street was too wide.", "Das Tier war zu müde.", "because the bat hit it"]
 
 
 def traces() -> list[object]:
@@ -52,3 +62,73 @@ def without_annotations() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", before)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train(LINES * 2, size=48)
+
+
+@pytest.fixture(scope="module")
+def translator(tokenizer: Tokenizer) -> Translator:
+    torch.manual_seed(0)
+    config = TransformerConfig.preset(
+        "tiny", vocabulary=tokenizer.size, encoder_depth=3, decoder_depth=2
+    )
+    return Translator(Transformer(config).eval(), tokenizer)
+
+
+@pytest.fixture(scope="module")
+def lens(translator: Translator) -> Lens:
+    return Lens(translator)
+
+
+@pytest.fixture(scope="module")
+def word_piece() -> tokenizers.Tokenizer:
+    words = "[PAD] [UNK] [CLS] [SEP] the animal didn ' t cross street because it was too tire ##d ."
+    vocabulary = {word: i for i, word in enumerate(words.split())}
+    inner = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    inner.normalizer = tokenizers.normalizers.Lowercase()
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    inner.enable_truncation(4)  # as some files ask for; the lens reads the whole text
+    return inner
+
+
+@pytest.fixture(scope="session")
+def bert() -> Callable[..., Any]:
+    """What makes a small BERT, the same each time, whose weights are large enough to matter."""
+    transformers = pytest.importorskip("transformers", reason="needs the extra hf")
+
+    def made(**more: Any) -> Any:
+        torch.manual_seed(1)
+        sizes = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3}
+        config = transformers.BertConfig(
+            vocab_size=60, intermediate_size=48, max_position_embeddings=32, **sizes, **more
+        )
+        model = transformers.BertModel(config, add_pooling_layer=False).eval()
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+        return model
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def sizes() -> dict[str, Any]:
+    """What makes a model of transformers small, by its kind."""
+    return {
+        "gpt2": {"n_embd": 24, "n_layer": 2, "n_head": 3, "n_positions": 40},
+        "llama": {
+            "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+            "num_key_value_heads": 2, "intermediate_size": 48,
+        },
+        "marian": {
+            "d_model": 24, "encoder_layers": 2, "decoder_layers": 1, "encoder_attention_heads": 3,
+            "decoder_attention_heads": 3, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48,
+            "pad_token_id": 0, "eos_token_id": 3, "decoder_start_token_id": 0, "max_length": 12,
+            "forced_eos_token_id": 3,
+        },
+    }  # fmt: skip

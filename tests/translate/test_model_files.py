@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from regard.errors import FileError, OptionError
 from regard.nn import Transformer, TransformerConfig
-from regard.translate.model_files import load_model, save_model
+from regard.translate.model_files import BUNDLED, POCKET, load_model, save_model
 
 CONFIG = TransformerConfig(
     vocabulary=23, width=12, encoder_depth=2, decoder_depth=1, heads=3, feed_forward=20
@@ -175,3 +175,12 @@ def test_numbers_that_are_not_finite(tmp_path: Path) -> None:
     save_file(weights, tmp_path / "model.safetensors")
     with pytest.raises(FileError, match=r"source\.table has numbers that are not finite"):
         load_model(tmp_path)
+
+
+@pytest.mark.skipif((BUNDLED / POCKET).is_dir(), reason="the model is in this tree")
+def test_a_model_that_does_not_come_with_it_is_said_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileError, match="pocket-en-de does not come with this version"):
+        load_model(POCKET)

@@ -98,6 +98,12 @@ def subject_of(model: object, tokenizer: object) -> Subject:
     return _HuggingFace(model, tokenizer)
 
 
+def speaks(subject: Subject, reading: Reading) -> bool:
+    """Whether the model says something to this text."""
+    within = subject.longest is None or len(reading.ids) <= subject.longest
+    return subject.writes and within
+
+
 class _Translating:
     """A translator of regard."""
 
@@ -200,9 +206,8 @@ class _HuggingFace:
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self.model, self.tokenizer = model, tokenizer
         config = model.config
-        self.translates = bool(getattr(config, "is_encoder_decoder", False))
         self.writes = model.can_generate() and model.get_output_embeddings() is not None
-        self.translates = self.translates and self.writes
+        self.translates = bool(config.is_encoder_decoder) and self.writes
         self._reader = model.get_encoder() if config.is_encoder_decoder else model
         self._fast = _fast(tokenizer)
         positions = getattr(config, "max_position_embeddings", None)

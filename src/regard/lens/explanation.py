@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.attention.record import Look
 from regard.errors import OptionError
-from regard.lens.measures import agreement
+from regard.lens.measures import agreement, foremost
 from regard.text.words import Words
 
 if TYPE_CHECKING:
@@ -86,11 +86,7 @@ class Explanation:
             raise OptionError(
                 f"explain: method {method!r} is unknown, expected one of {', '.join(METHODS)}"
             )
-        of_heads = {
-            "attention": self.attention,
-            "norm": self.norm,
-            "knockout": self.knockout_of_heads,
-        }.get(method)
+        of_heads = self.of_heads(method)
         if layer is None and head is None:
             if method == "attention":
                 return self.attention.mean((0, 1))
@@ -109,6 +105,14 @@ class Explanation:
         if head is not None:
             chosen = chosen[:, head : head + 1]
         return chosen.mean((0, 1))
+
+    def of_heads(self, method: str) -> Tensor | None:
+        """The scores by layer and head, ``(layers, heads, names)``, where the method has them."""
+        return {
+            "attention": self.attention,
+            "norm": self.norm,
+            "knockout": self.knockout_of_heads,
+        }.get(method)
 
     def top(self, method: str = "attention", n: int = 5) -> list[tuple[str, float]]:
         """The n other words that matter most by a method, with their scores."""
@@ -244,14 +248,7 @@ class Explanation:
             return list(range(len(self.names)))
         if n < 1:
             raise OptionError(f"explain: top {n}, expected 1 or more")
-        kept: dict[int, None] = {}
-        scores = [[_number(value) for value in self.scores(name)] for name in reversed(METHODS)]
-        ranks = [sorted(self._others, key=lambda i, x=x: -x[i]) for x in scores]  # type: ignore[misc]
-        for place in zip(*ranks, strict=True):
-            for i in place:
-                if len(kept) < n:
-                    kept[i] = None
-        return sorted(kept)
+        return foremost([self.scores(name) for name in reversed(METHODS)], self._others, n)
 
 
 def turned(before: str, after: str) -> str:

@@ -3,50 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.errors import FileError, OptionError
-from regard.lens._subjects import Reading, Subject, subject_of
+from regard.errors import OptionError
+from regard.lens._subjects import Reading, Subject, speaks, subject_of
 from regard.lens.comparing import Comparison, compare
 from regard.lens.cutting import cut
-from regard.lens.explanation import Effect, Explanation
+from regard.lens.explaining import MOST, explained
+from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores, read_questions, score_heads
-from regard.lens.knocking import Link, knock, say_without
-from regard.lens.measures import Feeds, measure
+from regard.lens.knocking import Link, knock
+from regard.lens.opening import opened
 from regard.lens.summary import Summary, summarise
 from regard.lens.watching import Seen, watch
 from regard.text.words import Words
-from regard.translate.model_files import SHAPE, bundled
-from regard.translate.translator import Translator
+from regard.translate.translator import evaluating
 from regard.vectors.similarity import Similarity, similar
 from regard.view import View
 
-HUB = "hub:"
-MOST = 64
-"""Links of a word that are cut, at most, if nothing else is said."""
-SINGLE = 40_000
-"""Tokens that are read, at most, to cut links in single heads."""
-TOKENIZERS = (
-    "tokenizer.json",
-    "vocab.txt",
-    "vocab.json",
-    "tokenizer.model",
-    "spiece.model",
-    "source.spm",
-    "sentencepiece.bpe.model",
-)
-"""Files that keep a tokenizer of transformers, which would make up an empty one without any."""
 SIDE_BY_SIDE = 64
 """Texts that are read at once."""
-TRIED = 3
-"""Links that are cut to see what the model says then."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,12 +96,7 @@ class Lens:
         A folder is what `regard train` wrote, or a model of transformers as it is saved. Nothing is
         fetched from the network, unless the name is written ``hub:org/name``.
         """
-        if isinstance(what, str) and what.startswith(HUB):
-            return cls(*_transformers(what.removeprefix(HUB), local=False))
-        folder = bundled(what)
-        if (folder / SHAPE).exists() or not (folder / "config.json").exists():
-            return cls(Translator.load(folder))
-        return cls(*_transformers(str(folder), local=True))
+        return cls(*opened(what))
 
     @property
     def model(self) -> torch.nn.Module:
@@ -145,40 +121,9 @@ class Lens:
                 first.
         """
         reading = self._read(text, tokens)
-        words = reading.words
-        number = words.find(word)
-        here = words.tokens_of(number)
-        with self._evaluating():
-            with watch(self.model) as seen, Feeds(self.model) as feeds:
-                self._subject.layers([reading])
-            looks = {name: seen[name] for name in seen}
-            found = measure(looks, feeds.outputs(looks), words, here)
-            said = self._subject.say(reading, 1)[0] if self._speaks(reading) else None
-            ranked = [found.attention.mean((0, 1)), found.norm_of_layers.mean(0), found.rollout]
-            tried = _first(ranked, range(len(words)), most)
-            links = [Link(tuple(here), tuple(words.tokens_of(i))) for i in tried]
-            changes = knock(self._subject, reading, links, said)
-            knockout = _spread(changes.vector, tried, len(words))
-            probability = None if changes.said is None else _spread(changes.said, tried, len(words))
-            alone = self._knock_heads(reading, links, tried, found.attention.shape)
-            effects = self._effects(reading, number, links, tried, probability, looks, said)
-        return Explanation(
-            words=words,
-            word=number,
-            layers=tuple(looks),
-            attention=found.attention,
-            norm=found.norm,
-            norm_of_layers=found.norm_of_layers,
-            rollout=found.rollout,
-            knockout=knockout,
-            knockout_of_heads=alone,
-            probability=probability,
-            said=None if said is None else self._subject.spell(said),
-            effects=effects,
-            looks=looks,
-            translates=self._subject.translates,
-            lens=self,
-        )
+        with evaluating(self.model):
+            found = explained(self._subject, reading, reading.words.find(word), most)
+        return replace(found, lens=self)
 
     def explain_all(
         self,
@@ -200,7 +145,7 @@ class Lens:
         words = reading.words
         spelled = [tuple(words.tokens_of(i)) for i in range(len(words))]
         links = [Link(looks, at) for looks in spelled for at in spelled]
-        with self._evaluating():
+        with evaluating(self.model):
             return knock(self._subject, reading, links).vector.reshape(len(words), len(words))
 
     def heads(self, word: str | int, at: str | int, text: str, *, tokens: bool = False) -> Heads:
@@ -227,7 +172,7 @@ class Lens:
             questions = generate("reference", "test", 1000)
         elif isinstance(questions, str | Path):
             questions = read_questions(questions)
-        with self._evaluating():
+        with evaluating(self.model):
             return score_heads(self._subject, questions, self._read, progress)
 
     def embed(self, text: str, *, tokens: bool = False) -> Embedded:
@@ -240,7 +185,7 @@ class Lens:
         readings = [self._read(text, tokens) for text in texts]
         order = sorted(range(len(readings)), key=lambda i: len(readings[i].ids))
         found: dict[int, Embedded] = {}
-        with self._evaluating():
+        with evaluating(self.model):
             for start in range(0, len(order), SIDE_BY_SIDE):
                 part = order[start : start + SIDE_BY_SIDE]
                 layers = torch.stack(self._subject.layers([readings[i] for i in part]), 1)
@@ -253,7 +198,7 @@ class Lens:
     def translate(self, text: str) -> Told:
         """The translation of a text, with all that was looked at on the way."""
         reading = self._read(text)
-        with self._evaluating():
+        with evaluating(self.model):
             said = self._subject.say(reading, 1)[0] if self._subject.translates else []
             with watch(self.model) as seen:
                 target = self._subject.retell(reading, said)
@@ -268,13 +213,13 @@ class Lens:
         words = reading.words
         pairs = [(words.find(looks), words.find(at)) for looks, at in links]
         cuts = [(words.tokens_of(looks), words.tokens_of(at)) for looks, at in pairs]
-        with self._evaluating():
+        with evaluating(self.model):
             with watch(self.model) as seen:
                 whole = words.averaged(self._subject.layers([reading])[-1][0])
-            speaks, before, after = self._speaks(reading), "", ""
+            before = after = ""
             with cut(self.model, cuts, list(seen)):
                 changed = words.averaged(self._subject.layers([reading])[-1][0])
-            if speaks:
+            if speaks(self._subject, reading):
                 before = self._subject.spell(self._subject.say(reading, 1)[0])
                 with cut(self.model, cuts, list(seen)):
                     after = self._subject.spell(self._subject.say(reading, 1)[0])
@@ -311,7 +256,7 @@ class Lens:
             among: texts in whose words the nearest neighbours are looked for; sentences of the
                 built-in corpus, if not said.
         """
-        with self._evaluating():
+        with evaluating(self.model):
             return compare(self, self._subject, word, one, other, among)
 
     def similar(self, one: str, other: str, *, layer: int = -1) -> Similarity:
@@ -334,7 +279,7 @@ class Lens:
     def summary(self, text: str, *, tokens: bool = False) -> Summary:
         """A text as a whole: which heads are sharp and which broad, and what is looked at most."""
         reading = self._read(text, tokens)
-        with self._evaluating(), watch(self.model) as seen:
+        with evaluating(self.model), watch(self.model) as seen:
             self._subject.layers([reading])
         return summarise(reading.words, seen)
 
@@ -351,117 +296,3 @@ class Lens:
                 f"{limit:,}; give it a shorter one"
             )
         return Reading(reading.ids, reading.words.as_tokens()) if tokens else reading
-
-    def _speaks(self, reading: Reading) -> bool:
-        """Whether the model says something to this text."""
-        longest = self._subject.longest
-        return self._subject.writes and (longest is None or len(reading.ids) <= longest)
-
-    def _knock_heads(
-        self, reading: Reading, links: list[Link], tried: list[int], shape: Sequence[int]
-    ) -> Tensor | None:
-        """How far the word moves with a link cut in a single head, ``(layers, heads, names)``."""
-        layers, heads = shape[:2]
-        if layers * heads * len(links) * len(reading.ids) > SINGLE:
-            return None
-        alone = [
-            Link(link.looks, link.at, layer, head)
-            for layer in range(layers)
-            for head in range(heads)
-            for link in links
-        ]
-        vector = knock(self._subject, reading, alone).vector.reshape(layers, heads, len(links))
-        return _spread(vector, tried, len(reading.words))
-
-    def _effects(
-        self,
-        reading: Reading,
-        word: int,
-        links: list[Link],
-        tried: list[int],
-        probability: Tensor | None,
-        looks: dict[str, Any],
-        said: list[int] | None,
-    ) -> tuple[Effect, ...]:
-        """What the model says without the links that make its words likeliest.
-
-        Those that change it; if none does, the first, which does not.
-        """
-        if probability is None or said is None:
-            return ()
-        real = reading.words.is_word
-        order = sorted(
-            (i for i in tried if real[i] and i != word), key=lambda i: -float(probability[i])
-        )[:TRIED]
-        chosen = [links[tried.index(i)] for i in order]
-        instead = say_without(self._subject, reading, chosen, list(looks))
-        effects = [
-            Effect(i, self._subject.spell(found)) for i, found in zip(order, instead, strict=True)
-        ]
-        before = self._subject.spell(said)
-        return tuple([one for one in effects if one.text != before] or effects[:1])
-
-    @contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        """The model without dropout; afterwards it is as it was."""
-        training = self.model.training
-        self.model.eval()
-        try:
-            yield
-        finally:
-            self.model.train(training)
-
-
-def _first(ranked: Sequence[Tensor], candidates: Sequence[int], most: int) -> list[int]:
-    """The candidates that any of several rankings puts first, no more than `most`, in order."""
-    if most < 1:
-        raise OptionError(f"explain: most={most}, expected 1 or more")
-    if len(candidates) <= most:
-        return list(candidates)
-    orders = [sorted(candidates, key=lambda i, x=x: -float(x[i])) for x in ranked]  # type: ignore[misc]
-    chosen: dict[int, None] = {}
-    for place in zip(*orders, strict=True):
-        for i in place:
-            if len(chosen) < most:
-                chosen[i] = None
-    return sorted(chosen)
-
-
-def _spread(values: Tensor, places: Sequence[int], size: int) -> Tensor:
-    """The values at their places along the last axis; nan elsewhere."""
-    out = values.new_full((*values.shape[:-1], size), torch.nan)
-    out[..., list(places)] = values
-    return out
-
-
-def _transformers(name: str, *, local: bool) -> tuple[Any, Any]:
-    """A model of transformers with its tokenizer: that of its own architecture, if it has one."""
-    try:
-        import transformers
-    except ImportError:
-        raise OptionError(
-            f"Lens.open: {name} is a model of transformers, which is not installed; "
-            "pip install 'regard[hf]'"
-        ) from None
-    try:
-        config = transformers.AutoConfig.from_pretrained(name, local_files_only=local)
-        kind = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModel)
-        model = kind.from_pretrained(name, local_files_only=local)
-    except (OSError, ValueError) as error:
-        raise FileError(f"Lens.open: {name}: {_line(error)}") from None
-    if local and not any((Path(name) / file).exists() for file in TOKENIZERS):
-        raise FileError(
-            f"Lens.open: {name} has no tokenizer; expected {', '.join(TOKENIZERS[:-1])} or "
-            f"{TOKENIZERS[-1]} beside the model"
-        )
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, local_files_only=local)
-    except Exception as error:  # transformers raises whatever the missing file leads to
-        raise FileError(
-            f"Lens.open: the tokenizer of {name} cannot be read: {_line(error)}"
-        ) from None
-    return model.eval(), tokenizer
-
-
-def _line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

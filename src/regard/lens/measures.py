@@ -85,6 +85,24 @@ def rollout(
     return reached / reached.sum()
 
 
+def foremost(ranked: Sequence[Tensor], candidates: Sequence[int], most: int) -> list[int]:
+    """The candidates that any of several scores puts first, no more than `most`, in order.
+
+    A score that is not known (nan) comes last.
+
+    >>> foremost([torch.tensor([3.0, 1.0, 2.0]), torch.tensor([0.0, 9.0, 0.0])], [0, 1, 2], 2)
+    [0, 1]
+    """
+    chosen: dict[int, None] = {}
+    scores = [one.nan_to_num(-torch.inf).tolist() for one in ranked]
+    orders = [sorted(candidates, key=lambda i, x=x: -x[i]) for x in scores]  # type: ignore[misc]
+    for place in zip(*orders, strict=True):
+        for i in place:
+            if len(chosen) < most:
+                chosen[i] = None
+    return sorted(chosen)
+
+
 def agreement(one: Sequence[float | int] | Tensor, other: Sequence[float | int] | Tensor) -> float:
     """Spearman's rank correlation: 1 if both have the same order, -1 if the opposite one.
 

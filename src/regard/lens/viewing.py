@@ -43,23 +43,22 @@ def layers_of_text(explanation: Explanation, masked: bool) -> list[Layer]:
 
 
 def layers_of_translation(told: Told) -> list[Layer]:
-    """Encoder, decoder, and the attention between them."""
-    found, read = [], 0
-    source, target = len(told.source.tokens), len(told.target.tokens)
-    for name in told.seen:
-        look = told.seen[name]
-        if told.seen.kind(name) == "cross":
-            found.append(Layer(name, "cross", TARGET, SOURCE, look))
-            read = 1
-        elif read or _is_decoder(name) or (source != target and look.q.shape[-2] == target):
-            found.append(Layer(name, "masked", TARGET, TARGET, look))
+    """Encoder, decoder, and the attention between them.
+
+    The decoder runs when the encoder has: it begins with what comes right before the first look at
+    the other text.
+    """
+    names = list(told.seen)
+    kinds = [told.seen.kind(name) for name in names]
+    decoder = kinds.index("cross") - 1
+    found = []
+    for i, (name, kind) in enumerate(zip(names, kinds, strict=True)):
+        if kind == "cross":
+            place = ("cross", TARGET, SOURCE)
         else:
-            found.append(Layer(name, "self", SOURCE, SOURCE, look))
+            place = ("self", SOURCE, SOURCE) if i < decoder else ("masked", TARGET, TARGET)
+        found.append(Layer(name, *place, told.seen[name]))
     return found
-
-
-def _is_decoder(name: str) -> bool:
-    return "decoder" in name.split(".")
 
 
 def explained(explanation: Explanation) -> Explained:
@@ -69,14 +68,9 @@ def explained(explanation: Explanation) -> Explained:
         raise OptionError(
             f"view: {explanation.names[explanation.word]!r} is a special token, not a word"
         )
-    by_head = {
-        "attention": explanation.attention,
-        "norm": explanation.norm,
-        "knockout": explanation.knockout_of_heads,
-    }
     methods = []
     for name in METHODS:
-        heads = by_head.get(name)
+        heads = explanation.of_heads(name)
         agrees = explanation.agreement.get(name)
         methods.append(
             Method(

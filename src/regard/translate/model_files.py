@@ -49,6 +49,11 @@ def bundled(what: str | Path) -> Path:
     own = BUNDLED / str(what)
     if isinstance(what, str) and "/" not in what and not Path(what).exists() and own.is_dir():
         return own
+    if what == POCKET and not Path(what).exists():
+        raise FileError(
+            f"{POCKET} does not come with this version of regard; name the folder of a model, such "
+            "as `regard train` writes"
+        )
     if not Path(what).is_dir():
         there = sorted(one.name for one in BUNDLED.iterdir()) if BUNDLED.is_dir() else []
         raise FileError(

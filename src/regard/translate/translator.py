@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.errors import FileError, OptionError
 from regard.nn import Transformer
@@ -177,7 +177,7 @@ class Translator:
         parts = [part for one in translations for part in one._parts]
         weights: dict[int, Tensor] = {}
         lengths = [max(len(part.ids), len(part.found.tokens)) + 1 for part in parts]
-        with _evaluating(self.model):
+        with evaluating(self.model):
             for chosen in _batches(lengths, BATCH):
                 sources = [parts[i].ids for i in chosen]
                 targets = [parts[i].found.tokens for i in chosen]
@@ -230,7 +230,7 @@ class Translator:
         """What is found for each source, searched in batches of like length."""
         side_by_side = how.size if isinstance(how, Beam) else n_best
         found: dict[int, list[Hypothesis]] = {}
-        with _evaluating(self.model):
+        with evaluating(self.model):
             for rows in _batches([(len(ids) + 1) * side_by_side for ids in sources], batch):
                 chosen = [sources[row] for row in rows]
                 drawn = [numbers[row] for row in rows]
@@ -286,7 +286,7 @@ def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 
 
 @contextmanager
-def _evaluating(model: Transformer) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """The model without dropout; afterwards it is as it was."""
     training = model.training
     model.eval()

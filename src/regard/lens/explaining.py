@@ -1,0 +1,105 @@
+"""How an explanation comes about: what was seen is measured, then links are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from regard.errors import OptionError
+from regard.lens._subjects import Reading, Subject, speaks
+from regard.lens.explanation import Effect, Explanation
+from regard.lens.knocking import Link, knock, say_without
+from regard.lens.measures import Feeds, foremost, measure
+from regard.lens.watching import watch
+
+MOST = 64
+"""Links of a word that are cut, at most, if nothing else is said."""
+SINGLE = 40_000
+"""Tokens that are read, at most, to cut links in single heads."""
+TRIED = 3
+"""Links that are cut to see what the model says then."""
+
+
+def explained(subject: Subject, reading: Reading, word: int, most: int) -> Explanation:
+    """The explanation of a word, given by its number; see `Lens.explain`."""
+    if most < 1:
+        raise OptionError(f"explain: most={most}, expected 1 or more")
+    words = reading.words
+    here = tuple(words.tokens_of(word))
+    with watch(subject.model) as seen, Feeds(subject.model) as feeds:
+        subject.layers([reading])
+    looks = {name: seen[name] for name in seen}
+    found = measure(looks, feeds.outputs(looks), words, here)
+    said = subject.say(reading, 1)[0] if speaks(subject, reading) else None
+    ranked = [found.attention.mean((0, 1)), found.norm_of_layers.mean(0), found.rollout]
+    tried = foremost(ranked, range(len(words)), most)
+    links = {i: Link(here, tuple(words.tokens_of(i))) for i in tried}
+    changes = knock(subject, reading, list(links.values()), said)
+    probability = None if changes.said is None else _spread(changes.said, links, len(words))
+    return Explanation(
+        words=words,
+        word=word,
+        layers=tuple(looks),
+        attention=found.attention,
+        norm=found.norm,
+        norm_of_layers=found.norm_of_layers,
+        rollout=found.rollout,
+        knockout=_spread(changes.vector, links, len(words)),
+        knockout_of_heads=_knock_heads(subject, reading, links, found.attention.shape),
+        probability=probability,
+        said=None if said is None else subject.spell(said),
+        effects=_effects(subject, reading, word, links, probability, list(looks), said),
+        looks=looks,
+        translates=subject.translates,
+    )
+
+
+def _knock_heads(
+    subject: Subject, reading: Reading, links: dict[int, Link], shape: Sequence[int]
+) -> Tensor | None:
+    """How far the word moves with a link cut in a single head, ``(layers, heads, names)``."""
+    layers, heads = shape[:2]
+    if layers * heads * len(links) * len(reading.ids) > SINGLE:
+        return None
+    alone = [
+        Link(link.looks, link.at, layer, head)
+        for layer in range(layers)
+        for head in range(heads)
+        for link in links.values()
+    ]
+    vector = knock(subject, reading, alone).vector.reshape(layers, heads, len(links))
+    return _spread(vector, links, len(reading.words))
+
+
+def _effects(
+    subject: Subject,
+    reading: Reading,
+    word: int,
+    links: dict[int, Link],
+    probability: Tensor | None,
+    layers: Sequence[str],
+    said: Sequence[int] | None,
+) -> tuple[Effect, ...]:
+    """What the model says without the links that make its words likeliest.
+
+    Those that change it; if none does, the first, which does not.
+    """
+    if probability is None or said is None:
+        return ()
+    real = reading.words.is_word
+    order = sorted(
+        (i for i in links if real[i] and i != word), key=lambda i: -float(probability[i])
+    )[:TRIED]
+    instead = say_without(subject, reading, [links[i] for i in order], layers)
+    effects = [Effect(i, subject.spell(found)) for i, found in zip(order, instead, strict=True)]
+    before = subject.spell(said)
+    return tuple([one for one in effects if one.text != before] or effects[:1])
+
+
+def _spread(values: Tensor, places: Iterable[int], size: int) -> Tensor:
+    """The values at their places along the last axis; nan elsewhere."""
+    out = values.new_full((*values.shape[:-1], size), torch.nan)
+    out[..., list(places)] = values
+    return out

@@ -1,0 +1,234 @@
+"""What `Lens.explain` says is what can be computed by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+
+from regard.errors import OptionError
+from regard.lens import Lens, cut
+from regard.lens.explanation import METHODS, turned
+from regard.lens.measures import agreement, rollout
+from regard.nn import Classifier, LanguageModel, TransformerConfig
+from regard.text import Tokenizer
+from regard.translate import Translator
+
+transformers = pytest.importorskip("transformers", reason="needs the extra hf")
+
+TEXT = "The animal didn't cross the street because it was too tired."
+LINES = [TEXT, "The street was too wide.", "Das Tier war zu müde.", "because the bat hit it"]
+
+
+def test_attention_is_what_eager_attention_returns(
+    word_piece: tokenizers.Tokenizer, bert: Callable[..., Any]
+) -> None:
+    model = bert()
+    e = Lens(model, word_piece).explain(TEXT, "it")
+    eager = bert(attn_implementation="eager")
+    ids = torch.tensor([word_piece_ids(word_piece)])
+    with torch.no_grad():
+        expected = eager(ids, output_attentions=True).attentions
+    names = ["[CLS]", "The", "animal", "didn't", "cross", "the", "street", "because", "it"]
+    assert list(e.names) == [*names, "was", "too", "tired", ".", "[SEP]"]
+    pieces = [[0], [1], [2], [3, 4, 5], [6], [7], [8], [9], [10], [11], [12], [13, 14], [15], [16]]
+    for layer, weights in enumerate(expected):
+        row = weights[0, :, 10]
+        by_hand = torch.stack([row[:, own].sum(-1) for own in pieces], -1)
+        torch.testing.assert_close(e.attention[layer], by_hand, atol=1e-5, rtol=0)
+    torch.testing.assert_close(e.scores("attention"), e.attention.mean((0, 1)))
+    torch.testing.assert_close(e.scores("attention", 1, 2), e.attention[1, 2])
+
+
+def word_piece_ids(inner: tokenizers.Tokenizer) -> list[int]:
+    copy = tokenizers.Tokenizer.from_str(inner.to_str())
+    copy.no_truncation()
+    return list(copy.encode(TEXT).ids)
+
+
+def test_norm_is_weight_times_what_the_head_passes_on(
+    word_piece: tokenizers.Tokenizer, bert: Callable[..., Any]
+) -> None:
+    model = bert()
+    lens = Lens(model, word_piece)
+    e = lens.explain(TEXT, "it", tokens=True)
+    x = lens.embed(TEXT, tokens=True).vectors[0]
+    own = model.encoder.layer[0].attention
+    values = own.self.value(x).reshape(len(x), 3, 8)
+    matrix = own.output.dense.weight.T.reshape(3, 8, 24)
+    passed = torch.einsum("khe,hew->hkw", values, matrix)
+    expected = e.attention[0][:, :, None] * passed
+    close = {"atol": 1e-5, "rtol": 1e-4}
+    torch.testing.assert_close(e.norm[0], expected.norm(dim=-1), **close)
+    torch.testing.assert_close(e.norm_of_layers[0], expected.sum(0).norm(dim=-1), **close)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "marian"])
+def test_the_matrix_behind_the_heads_is_found(
+    kind: str, tokenizer: Tokenizer, sizes: dict[str, Any]
+) -> None:
+    torch.manual_seed(3)
+    config = transformers.AutoConfig.for_model(kind, vocab_size=tokenizer.size, **sizes[kind])
+    model = (
+        transformers.MarianMTModel(config)
+        if kind == "marian"
+        else transformers.AutoModelForCausalLM.from_config(config)
+    ).eval()
+    e = Lens(model, tokenizer._inner).explain("the street was wide", "was")
+    own = next(module for name, module in model.named_modules() if name.endswith(
+        {"gpt2": "c_proj", "llama": "o_proj", "marian": "out_proj"}[kind]))  # fmt: skip
+    look = next(iter(e.looks.values()))
+    matrix = own.weight if kind == "gpt2" else own.weight.T
+    heads = look.q.shape[1]
+    v = look.v[0].repeat_interleave(heads // look.v.shape[1], 0)
+    passed = (v @ matrix.reshape(heads, -1, matrix.shape[-1])).norm(dim=-1)
+    tokens = e.words.tokens_of(e.word)
+    weights = look.weights(queries=tokens)[0].mean(1)
+    torch.testing.assert_close(e.norm[0], e.words.summed(weights * passed))
+    assert e.said is not None
+
+
+def test_rollout_is_the_product_of_all_layers(lens: Lens) -> None:
+    e = lens.explain(TEXT, "it", tokens=True)
+    n = len(e.names)
+    product = torch.eye(n)
+    for look in e.looks.values():
+        product = (look.weights()[0].mean(0) + torch.eye(n)) / 2 @ product
+    torch.testing.assert_close(e.rollout, product[e.word])
+    torch.testing.assert_close(
+        rollout(list(e.looks.values()), n, [2, 5]), (product[2] + product[5]) / 2
+    )
+
+
+def test_knockout_is_the_model_with_one_link_cut(lens: Lens) -> None:
+    e = lens.explain(TEXT, "it")
+    tokens = e.words.tokens_of(e.word)
+    whole = lens.embed(TEXT, tokens=True).vectors[-1][tokens].mean(0)
+    for name in (0, 3, len(e.names) - 1):
+        with cut(lens.model, [(tokens, e.words.tokens_of(name))]):
+            without = lens.embed(TEXT, tokens=True).vectors[-1][tokens].mean(0)
+        expected = (without - whole).norm() / whole.norm()
+        torch.testing.assert_close(e.knockout[name], expected, atol=1e-5, rtol=1e-4)
+    assert e.knockout_of_heads is not None
+    with cut(lens.model, [(tokens, e.words.tokens_of(2))], layers=1, heads=3):
+        without = lens.embed(TEXT, tokens=True).vectors[-1][tokens].mean(0)
+    expected = (without - whole).norm() / whole.norm()
+    torch.testing.assert_close(e.knockout_of_heads[1, 3, 2], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_every_pair_at_once(lens: Lens) -> None:
+    every = lens.knockouts(TEXT)
+    e = lens.explain(TEXT, "street")
+    torch.testing.assert_close(every[e.word], e.knockout, atol=1e-5, rtol=1e-4)
+
+
+def test_how_much_less_likely_the_translation_gets(lens: Lens, translator: Translator) -> None:
+    e = lens.explain(TEXT, "it")
+    [found] = translator.translate([TEXT])
+    assert e.said == found.text
+    assert e.probability is not None
+    ids = translator.tokenizer.encode(TEXT)
+    said = list(found._parts[0].found.tokens)
+    source = torch.tensor([[*ids, Tokenizer.end]])
+    target = torch.tensor([[Tokenizer.start, *said]])
+
+    def likely() -> torch.Tensor:
+        with torch.no_grad():
+            logs = translator.model(source, target)[0].log_softmax(-1)
+        return logs[range(len(said) + 1), [*said, Tokenizer.end]].sum()
+
+    whole = likely()
+    names = e.layers
+    with cut(translator.model, [(e.words.tokens_of(e.word), e.words.tokens_of(1))], layers=names):
+        without = likely()
+    torch.testing.assert_close(e.probability[1], whole - without, atol=1e-4, rtol=1e-4)
+
+
+def test_what_it_says_without_a_link(lens: Lens, translator: Translator) -> None:
+    e = lens.explain(TEXT, "it")
+    assert 1 <= len(e.effects) <= 3
+    for effect in e.effects:
+        edge = (e.words.tokens_of(e.word), e.words.tokens_of(effect.word))
+        with cut(translator.model, [edge], layers=e.layers):
+            [found] = translator.translate([TEXT])
+        assert effect.text == found.text
+    assert "With the link it → " in e.conclusion
+
+
+def test_a_language_model_says_the_next_word(tokenizer: Tokenizer) -> None:
+    torch.manual_seed(5)
+    model = LanguageModel(TransformerConfig.preset("tiny", vocabulary=tokenizer.size)).eval()
+    e = Lens(model, tokenizer).explain("the street was", "was")
+    ids = torch.tensor([[Tokenizer.start, *tokenizer.encode("the street was")]])
+    with torch.no_grad():
+        best = int(model(ids)[0, -1].argmax())
+    assert e.said == tokenizer.decode([best])
+    assert e.names[0] == "<s>"
+    assert e.attention.shape == (4, 4, 4)
+    assert not e.translates
+
+
+def test_a_classifier_says_nothing(tokenizer: Tokenizer) -> None:
+    torch.manual_seed(5)
+    model = Classifier(TransformerConfig.preset("tiny", vocabulary=tokenizer.size), 2)
+    model.train()
+    e = Lens(model, tokenizer).explain("the street was wide", "wide")
+    assert e.said is e.probability is e.agreement_with_probability is None
+    assert model.training  # as it was
+    again = Lens(model, tokenizer).explain("the street was wide", "wide")
+    assert torch.equal(e.knockout, again.knockout)  # without dropout
+
+
+def test_only_so_many_links_are_cut(lens: Lens) -> None:
+    whole, e = lens.explain(TEXT, "it"), lens.explain(TEXT, "it", most=4)
+    there = ~e.knockout.isnan()
+    assert int(there.sum()) == 4
+    torch.testing.assert_close(e.knockout[there], whole.knockout[there], atol=1e-5, rtol=1e-4)
+    assert there[int(whole.scores("attention").argmax())]
+    assert "·" in str(e)
+    assert None in json.loads(e.to_json())["scores"]["knockout"]
+    with pytest.raises(OptionError, match="most=0, expected 1 or more"):
+        lens.explain(TEXT, "it", most=0)
+
+
+def test_agreement_is_spearmans() -> None:
+    stats = pytest.importorskip("scipy.stats", reason="scipy comes with the extra vectors")
+    torch.manual_seed(0)
+    one, other = torch.rand(20), torch.rand(20).round(decimals=1)
+    assert agreement(one, other) == pytest.approx(stats.spearmanr(one, other).statistic)
+    assert agreement([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert agreement([1.0], [2.0]) != agreement([1.0], [2.0])  # nan
+
+
+def test_agreement_leaves_out_the_word_itself_and_special_tokens(lens: Lens) -> None:
+    e = lens.explain(TEXT, "it")
+    others = [i for i, real in enumerate(e.words.is_word) if real and i != e.word]
+    for method in METHODS[:3]:
+        expected = agreement(e.scores(method)[others], e.knockout[others])
+        assert e.agreement[method] == pytest.approx(expected)
+
+
+def test_the_table_and_the_data_say_the_same(lens: Lens) -> None:
+    e = lens.explain(TEXT, "it")
+    data = json.loads(e.to_json())
+    lines = str(e).splitlines()
+    assert lines[0].split() == [*METHODS, "unlikelier"]
+    row = next(line for line in lines if line.startswith("animal"))
+    place = data["words"].index("animal")
+    columns = [data["scores"][name][place] for name in (*METHODS, "probability")]
+    assert [float(x) for x in row.split()[1:]] == pytest.approx(columns, abs=6e-4)
+    assert lines[-1] == data["conclusion"] == e.conclusion
+    assert len(e.table(3).splitlines()) == len(lines) - len(e.names) + 3
+    frame = pytest.importorskip("pandas", reason="to_frame needs pandas") and e.to_frame()
+    assert frame["word"].tolist() == data["words"]
+    assert frame["norm"].tolist() == pytest.approx(data["scores"]["norm"], abs=1e-4)
+
+
+def test_turned() -> None:
+    assert turned("weil es zu müde war", "weil sie zu müde war") == 'from "es" to "sie"'
+    assert turned("a b c", "a x y c") == 'from "b" to "x y"'
+    assert turned("a b", "a") == 'from "a b" to "a"'
