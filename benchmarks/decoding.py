@@ -29,9 +29,14 @@ Run = Callable[[int], list[str]]
 """All translations, with a batch size."""
 
 
-def ours(translator: Translator, texts: list[str], beam: int) -> Run:
+def ours(translator: Translator, texts: list[str], beam: int, threads: int) -> Run:
     """regard; the batch size counts subwords."""
-    return lambda size: [one.text for one in translator.translate(texts, Beam(beam), batch=size)]
+
+    def run(size: int) -> list[str]:
+        found = translator.translate(texts, Beam(beam), batch=size, threads=threads)
+        return [one.text for one in found]
+
+    return run
 
 
 def huggingface(translator: Translator, texts: list[str], beam: int) -> Run:
@@ -114,7 +119,7 @@ def main() -> None:
     translator = Translator.load(given.model)
     runs: dict[str, tuple[Run, tuple[int, ...]]] = {
         "transformers": (huggingface(translator, texts, given.beam), (16, 32, 64, 128)),
-        "regard": (ours(translator, texts, given.beam), (4096, 8192, 16384, 32768)),
+        "regard": (ours(translator, texts, given.beam, given.threads), (4096, 8192, 16384, 32768)),
         "CTranslate2": (
             ctranslate2(translator, texts, given.beam, given.threads),
             (16, 32, 64, 128),

@@ -749,8 +749,8 @@ def test_several_heads_are_told_one_after_the_other() -> None:
         assert six.table.rows == (("cat", tuple(s.heads[h, 1].tolist())),)
         assert six.note == "", "only what is joined goes on to the next layer"
     rows = dict(told.steps[-1].table.rows)
-    assert rows["head 1"] == tuple(s.heads[0, 1].tolist())
-    assert rows["side by side"] == rows["head 1"] + rows["head 2"]
+    assert rows["head 0"] == tuple(s.heads[0, 1].tolist())
+    assert rows["side by side"] == rows["head 0"] + rows["head 1"]
     assert rows["times W_O"] == tuple(s.output[1].tolist())
     text = str(told)
     places = [text.index(part) for part in ("Head 1\n", "1. Query", "6. Sum", "Head 2\n")]

@@ -97,7 +97,7 @@ def test_the_permalink_restores_what_was_seen(opened: Opened) -> None:
     page = opened(f"?text={quote(TEXT)}&word=4")
     page.wait_for_selector(".viewer")
     page.click('[role=tab][data-view="head"]')
-    page.click('button[aria-label="Head 2"]')
+    page.click('button[aria-label="Head 1"]')
     page.click(".theme")
     page.click('.list.from .item:has-text("because")')
     until(page, "location.search.includes('query=')")

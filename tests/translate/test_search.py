@@ -15,10 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from regard.attention import padding
 from regard.errors import OptionError
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer, padded
 from regard.translate import search as module
+from regard.translate import writing
 from regard.translate.search import (
     Beam,
     Greedy,
@@ -219,6 +221,36 @@ def test_finished_sentences_are_decoded_no_longer(monkeypatch: pytest.MonkeyPatc
     lengths = [len(one.tokens) + one.ended for (one,) in found]
     assert len(rows) <= max(longest(len(text)) for text in texts)
     assert sum(rows) < 0.8 * 3 * 40 * len(rows), (rows, lengths)
+
+
+@pytest.mark.parametrize("how", [Beam(3), Greedy(), Sampling(seed=3)], ids=str)
+def test_logits_are_held_a_few_at_a_time(
+    how: Beam | Greedy | Sampling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, texts = sharp(end=2.0), sources(12)
+    wanted = search(model, texts, how)
+    monkeypatch.setattr(writing, "ROOM", 5 * CONFIG.vocabulary)
+    rows: list[int] = []
+    logits = model.logits
+    monkeypatch.setattr(
+        model, "logits", lambda hidden, room: rows.append(len(hidden)) or logits(hidden, room=room)
+    )
+    found = search(model, texts, how)
+    assert max(rows) == 5
+    assert [one.tokens for (one,) in found] == [one.tokens for (one,) in wanted]
+    for (one,), (other,) in zip(found, wanted, strict=True):
+        assert one.score == pytest.approx(other.score, abs=1e-12)
+
+
+@pytest.mark.parametrize("how", [Beam(3), Greedy()], ids=str)
+def test_what_the_encoder_made_of_the_sources_can_be_given(how: Beam | Greedy) -> None:
+    model, texts = sharp(end=2.0), sources(5)
+    ids, lengths = padded([[*text, END] for text in texts])
+    with torch.no_grad():
+        memory = model.encode(ids, source_mask=padding(lengths))
+    assert search(model, texts, how, memory=memory) == search(model, texts, how)
+    other = search(model, texts, how, memory=-memory)
+    assert [one.tokens for (one,) in other] != [one.tokens for (one,) in search(model, texts, how)]
 
 
 def test_keys_of_the_source_are_computed_once_per_sentence(

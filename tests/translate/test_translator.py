@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -48,6 +49,39 @@ def texts(found: list[Translation]) -> list[str]:
 
 
 # ── translating ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_several_threads_find_the_same(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[int] = set()
+    shared = torch.get_num_threads()
+
+    def noticed(*args: object, **kwargs: object) -> object:
+        seen.add(threading.get_ident())
+        assert torch.get_num_threads() == 1
+        return search(*args, **kwargs)  # type: ignore[arg-type]
+
+    wanted = translator.translate(TEXTS * 3, beam=3, batch=100)
+    monkeypatch.setattr(module, "search", noticed)
+    assert translator.translate(TEXTS * 3, beam=3, batch=100, threads=3) == wanted
+    assert threading.get_ident() not in seen
+    assert torch.get_num_threads() == shared
+
+
+def test_an_error_in_a_thread_is_raised(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*args: object, **kwargs: object) -> object:
+        raise ValueError("lost")
+
+    shared = torch.get_num_threads()
+    monkeypatch.setattr(module, "search", failing)
+    with pytest.raises(ValueError, match="lost"):
+        translator.translate(TEXTS, batch=50, threads=2)
+    assert torch.get_num_threads() == shared
+    with pytest.raises(OptionError, match="threads=0, expected 1 or more"):
+        translator.translate(TEXTS, threads=0)
 
 
 def test_each_text_gets_its_own_translation(translator: Translator) -> None:

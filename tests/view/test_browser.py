@@ -110,7 +110,7 @@ def test_head_view_threshold_layer_heads_and_tokens(
     assert page.locator(".strands path").count() == int((exact(view, 3, 0) >= 0.3025).sum())
     assert page.locator(".columns > .caption").all_inner_texts() == ["target", "source"]
     assert page.locator(".list.from .item").count() == 6
-    page.click('button[aria-label="Head 3"]')
+    page.click('button[aria-label="Head 2"]')
     several = (exact(view, 3, 0) >= 0.3025).sum() + (exact(view, 3, 2) >= 0.3025).sum()
     assert page.locator(".strands path").count() == int(several)
     page.click('button:has-text("Tokens")')
@@ -265,7 +265,7 @@ def test_explain_has_the_scores_and_cannot_cut_in_a_file(
     heads = view.explained.methods[0].by_head(11)
     assert heads is not None
     told = page.locator(".chips button").nth(5).get_attribute("aria-label")
-    assert told == f"encoder 2, head 2: {heads[1, 1, 5]:.4f}"
+    assert told == f"encoder 2, head 1: {heads[1, 1, 5]:.4f}"
     page.locator(".chips button").nth(5).click()
     assert page.locator('[role=tab][aria-selected="true"]').inner_text() == "Head"
     assert page.locator('select[aria-label="Layer"]').input_value() == "1"
@@ -330,7 +330,7 @@ def test_keyboard_alone(opened: Opened, view: View, page_of: str) -> None:
     page.keyboard.press("t")
     assert page.locator(".list.to .item").count() == 14
     page.keyboard.press("5")
-    reach(f"encoder 2, head 1, entropy {entropy_of(view, 1, 0):.2f} of 1")
+    reach(f"encoder 2, head 0, entropy {entropy_of(view, 1, 0):.2f} of 1")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")

@@ -600,7 +600,7 @@ def test_heads_have_colours_and_names() -> None:
     picture = links(softmax(noise(3, 2, 2)), "ab", colours=["#112233", "#0072B2", "#d55e00"])
     groups = [e.get("stroke") for e in parsed(picture).iter(f"{SVG}g") if e.get("stroke")]
     assert groups == ["#112233", "#0072B2", "#d55e00"]
-    assert [t for t in texts(picture, "legend") if t] == ["head 1", "head 2", "head 3"]
+    assert [t for t in texts(picture, "legend") if t] == ["head 0", "head 1", "head 2"]
     assert not of_class(links(softmax(noise(2, 2)), "ab"), "legend")
     eight = links(softmax(noise(8, 2, 2)), "ab")
     assert len({e.get("stroke") for e in parsed(eight).iter(f"{SVG}g") if e.get("stroke")}) == 8

@@ -44,7 +44,7 @@ def states(book: Any) -> list[dict[str, Any]]:
 def test_cells_show_a_widget_and_its_text(notebook: Any) -> None:
     for cell in notebook.cells[1:]:
         assert [output.output_type for output in cell.outputs] == ["execute_result"]
-        assert "layer 1, head 1 (self attention, words)" in cell.outputs[0].data["text/plain"]
+        assert "layer 1, head 0 (self attention, words)" in cell.outputs[0].data["text/plain"]
     one, two = states(notebook)
     assert [json.loads(state["payload"])["title"] for state in (one, two)] == ["One", "Two"]
     assert one["_esm"] == html.module()

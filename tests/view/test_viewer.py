@@ -85,7 +85,7 @@ def test_text_of_the_overview_has_the_entropies(view: View) -> None:
 def test_text_of_the_steps_has_the_numbers(view: View) -> None:
     look = view.layers[0].look
     told = view.text("steps", heads=1, word="it", key="animal")
-    assert told.startswith("it → animal: encoder 1, head 2\n")
+    assert told.startswith("it → animal: encoder 1, head 1\n")
     score = float(look.compared([8], [1])[0, 0, 0, 1])
     assert f"q · k = {score:.4f}".replace("-", "−") in told
     assert f"divided by √8 = {score / 8**0.5:.4f}".replace("-", "−") in told
@@ -171,7 +171,7 @@ def test_pictures_have_the_numbers(view: View) -> None:
 def test_pictures_name_the_heads_that_they_show(view: View) -> None:
     root = ET.fromstring(view.svg("head", heads=[1, 3]))
     legend = [e.text for e in root.iter() if e.get("class") == "legend" and e.text]
-    assert legend == ["head 2", "head 4"]
+    assert legend == ["head 1", "head 3"]
     with pytest.raises(ShapeError, match="links: heads has 1 labels but weights has h=2"):
         links(np.ones((2, 1, 1)), ["a"], heads=["x"])
 

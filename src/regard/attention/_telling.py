@@ -165,7 +165,7 @@ def _step_4(masked: Tensor, weights: Tensor, table: Callable[..., Table]) -> Ste
 def _joined(s: Steps, i: int) -> Step:
     parts: list[tuple[Any, ...]] = []
     if s.count > 1:
-        parts = [(f"head {head + 1}", _row(s.heads[head][i])) for head in range(s.count)]
+        parts = [(f"head {head}", _row(s.heads[head][i])) for head in range(s.count)]
         parts.append(("side by side", _row(s.heads[:, i].flatten())))
     formula = "the heads side by side"
     if s.combine is not None:
@@ -208,7 +208,7 @@ def matrices(s: Steps) -> Account:
         for head, one in enumerate(matrix if grouped else [matrix]):
             told.append(
                 Step(
-                    f"{title}, head {head + 1}" if grouped else title,
+                    f"{title}, head {head}" if grouped else title,
                     f"{formula} ({one.shape[0]} × {one.shape[1]})",
                     _as_table(one, rows, columns),
                 )

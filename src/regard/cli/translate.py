@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
+import torch
 import typer
 
 from regard.cli.incoming import incoming
 from regard.errors import FileError, OptionError
+from regard.translate.memory import keep_freed_memory
 from regard.translate.model_files import POCKET
 from regard.translate.search import Beam, Sampling, Strategy
 from regard.translate.translator import BATCH, Translation, Translator
@@ -47,6 +49,9 @@ def translate(
         int | None, typer.Option(help="For --sample: other seeds, other lines.")
     ] = None,
     batch: Annotated[int, typer.Option(help="Subwords that are worked on at once.")] = BATCH,
+    threads: Annotated[
+        int | None, typer.Option(help="Batches that are worked on at once. [one a core]")
+    ] = None,
     alignment: Annotated[
         bool, typer.Option("--alignment", help="With --json: where each word came from.")
     ] = False,
@@ -56,11 +61,15 @@ def translate(
     if alignment and not json_:
         raise OptionError("translate: --alignment needs --json; there is no room in plain lines")
     how = _strategy(beam, length_penalty, sample, temperature, top_k, top_p, seed)
+    keep_freed_memory()
     translator = Translator.load(model)
+    threads = torch.get_num_threads() if threads is None else threads
     done = 0
     with _opened(output) as out:
         for chunk in incoming(source):
-            found = translator.translate(chunk, how, n_best=n_best, batch=batch, first=done)
+            found = translator.translate(
+                chunk, how, n_best=n_best, batch=batch, threads=threads, first=done
+            )
             aligned = translator.align(found) if alignment else []
             for number, one in enumerate(found, 1):
                 _remark(done + number, one, translator.longest)

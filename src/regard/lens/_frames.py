@@ -51,13 +51,14 @@ class Frame:
         """Note that the result was made from what was given."""
         if isinstance(result, Tensor):
             made = [result]
-        elif isinstance(result, torch.Size) or not isinstance(result, list | tuple):
-            return  # a shape, a dtype, a number
+        elif isinstance(result, list | tuple) and not isinstance(result, torch.Size):
+            made = _tensors(result)
         else:
-            made = _tensors((result,))
+            return  # a shape, a dtype, a number
         found = NOTHING
         for x in _tensors(given):
-            found |= self.sources(x)
+            sources = self.sources(x)
+            found = found | sources if found else sources
         for x in made:
             self._made[id(x)] = weakref.ref(x), found
 

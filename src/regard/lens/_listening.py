@@ -82,18 +82,20 @@ def _names(model: nn.Module, caller: str) -> dict[int, str]:
     optimized = () if dynamo is None else (dynamo.OptimizedModule,)
     names = {}
     for name, module in model.named_modules():
+        names[id(module)] = name
+        compiled = isinstance(module, optimized) or module._compiled_call_impl is not None
+        if not compiled and not isinstance(module, torch.jit.ScriptModule):
+            continue
         where = f"its module {name!r}" if name else "the model"
-        if isinstance(module, optimized) or getattr(module, "_compiled_call_impl", None):
+        if compiled:
             raise OptionError(
                 f"{caller}: {where} is compiled, so what it calls cannot be seen; use the model "
                 "from before torch.compile (compiled._orig_mod), or one without model.compile()"
             )
-        if isinstance(module, torch.jit.ScriptModule):
-            raise OptionError(
-                f"{caller}: {where} is a ScriptModule, so what it calls cannot be seen; use the "
-                "model from before torch.jit"
-            )
-        names[id(module)] = name
+        raise OptionError(
+            f"{caller}: {where} is a ScriptModule, so what it calls cannot be seen; use the "
+            "model from before torch.jit"
+        )
     return names
 
 
@@ -104,7 +106,7 @@ class Session:
         """`sensors` are for functions that compute attention: the same, but heard of."""
         self.listeners: list[Listener] = []
         self.frame: Frame | None = None
-        self.functions: Counter[str] = Counter()
+        self.functions: Counter[Function] = Counter()
         self.busy = False
         """Whether a call of attention is under way, whose parts are nobody's business."""
         self.thread = threading.get_ident()
@@ -216,17 +218,14 @@ class _Mode(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        kwargs = kwargs or {}
-        session = current()
-        if session is not self._session:
-            return func(*args, **kwargs)
-        if session.busy:
-            return func(*args, **kwargs)
-        session.functions[getattr(func, "__name__", "?")] += 1
+        session = self._session
+        if session.busy or SESSION.get() is not session:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        session.functions[func] += 1
         sensor = self._sensors.get(func)
         if sensor is not None:
-            return sensor(*args, **kwargs)
-        result = func(*args, **kwargs)
+            return sensor(*args, **(kwargs or {}))
+        result = func(*args, **kwargs) if kwargs else func(*args)
         if session.frame is not None:
             given = (*args, *kwargs.values()) if kwargs else args
             session.frame.follow(given, args[0] if func is Tensor.__setitem__ else result)

@@ -60,8 +60,11 @@ class Subject(Protocol):
     def layers(self, readings: Sequence[Reading]) -> list[Tensor]:
         """The vectors ``(b, n, width)`` before the first block and after each one in turn."""
 
-    def say(self, reading: Reading, rows: int) -> list[list[int]]:
-        """What the model says to each of so many copies of a text, as numbers of tokens."""
+    def say(self, reading: Reading, last: Tensor) -> list[list[int]]:
+        """What the model says to a text, as numbers of tokens, given the last vectors of it.
+
+        `last` ``(b, n, width)``: b times, each with other links cut, for example.
+        """
 
     def spell(self, said: Sequence[int]) -> str: ...
 
@@ -124,8 +127,8 @@ class _Translating:
         x = self.model.source(source.to(self.model.output.device))
         return _ended([x, *self.model.encoder.layers(x, mask=padding(lengths))])
 
-    def say(self, reading: Reading, rows: int) -> list[list[int]]:
-        found = search(self.model, [reading.ids[:-1]] * rows, Beam(BEAM))
+    def say(self, reading: Reading, last: Tensor) -> list[list[int]]:
+        found = search(self.model, [reading.ids[:-1]] * len(last), Beam(BEAM), memory=last)
         return [list(one[0].tokens) for one in found]
 
     def spell(self, said: Sequence[int]) -> str:
@@ -176,9 +179,8 @@ class _Stack:
             found.append(block(found[-1], mask=causal))
         return [*found[:-1], self.model.decoder.norm(found[-1])]
 
-    def say(self, reading: Reading, rows: int) -> list[list[int]]:
-        logits = self._logits(self.layers([reading] * rows)[-1])
-        return [[int(i)] for i in logits.argmax(-1)]
+    def say(self, reading: Reading, last: Tensor) -> list[list[int]]:
+        return [[int(i)] for i in self._logits(last).argmax(-1)]
 
     def spell(self, said: Sequence[int]) -> str:
         return self.tokenizer.decode(said)
@@ -254,17 +256,14 @@ class _HuggingFace:
         found = self._reader(**inputs, output_hidden_states=True)
         return list(found.hidden_states)
 
-    def say(self, reading: Reading, rows: int) -> list[list[int]]:
+    def say(self, reading: Reading, last: Tensor) -> list[list[int]]:
         if not self.translates:
-            last = self.layers([reading] * rows)[-1]
             return [[int(i)] for i in self._next(last).argmax(-1)]
-        ids = torch.tensor([reading.ids] * rows, device=next(self.model.parameters()).device)
         written = self.model.generate(
-            input_ids=ids,
-            attention_mask=torch.ones_like(ids),
+            **_encoded(last),
             num_beams=BEAM,
             do_sample=False,
-            max_new_tokens=2 * ids.shape[1] + 10,
+            max_new_tokens=2 * len(reading.ids) + 10,
         )
         ends = {self.model.config.pad_token_id, self._end}
         return [[int(i) for i in row[1:] if int(i) not in ends] for row in written]
@@ -275,13 +274,10 @@ class _HuggingFace:
     def log_probability(self, last: Tensor, said: Sequence[int]) -> Tensor:
         if not self.translates:
             return _of_these(self._next(last).unsqueeze(1), said)
-        from transformers.modeling_outputs import BaseModelOutput
-
         end = [] if self._end is None else [self._end]
         target = torch.tensor([[self._start, *said, *end][: len(said) + len(end)]])
         logits = self.model(
-            encoder_outputs=BaseModelOutput(last_hidden_state=last),  # type: ignore[arg-type]
-            attention_mask=last.new_ones(last.shape[:2], dtype=torch.long),
+            **_encoded(last),
             decoder_input_ids=target.to(last.device).expand(len(last), -1),
             use_cache=False,
         ).logits
@@ -332,6 +328,16 @@ class _HuggingFace:
     def _next(self, last: Tensor) -> Tensor:
         found: Tensor = self.model.get_output_embeddings()(last[:, -1])
         return found
+
+
+def _encoded(last: Tensor) -> dict[str, Any]:
+    """What an encoder of transformers has read, as its decoder takes it."""
+    from transformers.modeling_outputs import BaseModelOutput
+
+    return {
+        "encoder_outputs": BaseModelOutput(last_hidden_state=last),  # type: ignore[arg-type]
+        "attention_mask": last.new_ones(last.shape[:2], dtype=torch.long),
+    }
 
 
 def _fast(tokenizer: Any) -> tokenizers.Tokenizer | None:

@@ -29,10 +29,10 @@ def explained(subject: Subject, reading: Reading, word: int, most: int) -> Expla
     words = reading.words
     here = tuple(words.tokens_of(word))
     with watch(subject.model) as seen, Feeds(subject.model) as feeds:
-        subject.layers([reading])
+        last = subject.layers([reading])[-1]
     looks = {name: seen[name] for name in seen}
     found = measure(looks, feeds.outputs(looks), words, here)
-    said = subject.say(reading, 1)[0] if speaks(subject, reading) else None
+    said = subject.say(reading, last)[0] if speaks(subject, reading) else None
     ranked = [found.attention.mean((0, 1)), found.norm_of_layers.mean(0), found.rollout]
     tried = foremost(ranked, range(len(words)), most)
     links = {i: Link(here, tuple(words.tokens_of(i))) for i in tried}
@@ -50,7 +50,7 @@ def explained(subject: Subject, reading: Reading, word: int, most: int) -> Expla
         knockout_of_heads=_knock_heads(subject, reading, links, found.attention.shape),
         probability=probability,
         said=None if said is None else subject.spell(said),
-        effects=_effects(subject, reading, word, links, probability, list(looks), said),
+        effects=_effects(subject, reading, word, links, probability, said),
         looks=looks,
         translates=subject.translates,
     )
@@ -79,7 +79,6 @@ def _effects(
     word: int,
     links: dict[int, Link],
     probability: Tensor | None,
-    layers: Sequence[str],
     said: Sequence[int] | None,
 ) -> tuple[Effect, ...]:
     """What the model says without the links that make its words likeliest.
@@ -92,7 +91,7 @@ def _effects(
     order = sorted(
         (i for i in links if real[i] and i != word), key=lambda i: -float(probability[i])
     )[:TRIED]
-    instead = say_without(subject, reading, [links[i] for i in order], layers)
+    instead = say_without(subject, reading, [links[i] for i in order])
     effects = [Effect(i, subject.spell(found)) for i, found in zip(order, instead, strict=True)]
     before = subject.spell(said)
     return tuple([one for one in effects if one.text != before] or effects[:1])

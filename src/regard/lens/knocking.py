@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -61,16 +61,13 @@ def knock(
 
 
 @torch.no_grad()
-def say_without(
-    subject: Subject, reading: Reading, links: Sequence[Link], layers: Sequence[str]
-) -> list[list[int]]:
-    """What the model says when each link is cut by itself, in all these layers."""
+def say_without(subject: Subject, reading: Reading, links: Sequence[Link]) -> list[list[int]]:
+    """What the model says when it has read the text with each link cut by itself."""
     found: list[list[int]] = []
     for part in _parts(links, len(reading.ids) * 8):  # writing takes more than reading
-        with cut(
-            subject.model, [replace(one, layer=name) for one in _cuts(part) for name in layers]
-        ):
-            found += subject.say(reading, len(part))
+        with cut(subject.model, _cuts(part)):
+            last = subject.layers([reading] * len(part))[-1]
+        found += subject.say(reading, last)
     return found
 
 

@@ -199,7 +199,8 @@ class Lens:
         """The translation of a text, with all that was looked at on the way."""
         reading = self._read(text)
         with evaluating(self.model):
-            said = self._subject.say(reading, 1)[0] if self._subject.translates else []
+            last = self._subject.layers([reading])[-1]
+            said = self._subject.say(reading, last)[0] if self._subject.translates else []
             with watch(self.model) as seen:
                 target = self._subject.retell(reading, said)
         return Told(reading.words, target, seen)
@@ -214,17 +215,18 @@ class Lens:
         pairs = [(words.find(looks), words.find(at)) for looks, at in links]
         cuts = [(words.tokens_of(looks), words.tokens_of(at)) for looks, at in pairs]
         with evaluating(self.model):
-            with watch(self.model) as seen:
-                whole = words.averaged(self._subject.layers([reading])[-1][0])
+            whole = self._subject.layers([reading])[-1]
+            with cut(self.model, cuts):
+                changed = self._subject.layers([reading])[-1]
             before = after = ""
-            with cut(self.model, cuts, list(seen)):
-                changed = words.averaged(self._subject.layers([reading])[-1][0])
             if speaks(self._subject, reading):
-                before = self._subject.spell(self._subject.say(reading, 1)[0])
-                with cut(self.model, cuts, list(seen)):
-                    after = self._subject.spell(self._subject.say(reading, 1)[0])
-        lengths = torch.linalg.vector_norm(whole, dim=-1)
-        shares = torch.linalg.vector_norm(changed - whole, dim=-1) / lengths
+                said = self._subject.say(reading, torch.cat((whole, changed)))
+                before, after = map(self._subject.spell, said)
+        apart, lengths = (
+            torch.linalg.vector_norm(words.averaged(one[0]), dim=-1)
+            for one in (changed - whole, whole)
+        )
+        shares = apart / lengths
         moved = {looks: float(shares[looks]) for looks, _ in pairs}
         note = ", ".join(f"{words.names[i]} moves by {share:.0%}" for i, share in moved.items())
         return Without(before, after, moved, note)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -39,7 +40,10 @@ def text_of(words: Words) -> Text:
 def layers_of_text(explanation: Explanation, masked: bool) -> list[Layer]:
     """The layers by which a text was read."""
     kind = "masked" if masked else "self"
-    return [Layer(name, kind, SOURCE, SOURCE, look) for name, look in explanation.looks.items()]
+    return [
+        Layer(name, kind, SOURCE, SOURCE, look)
+        for name, look in zip(_named(explanation), explanation.looks.values(), strict=True)
+    ]
 
 
 def layers_of_translation(told: Told) -> list[Layer]:
@@ -52,13 +56,23 @@ def layers_of_translation(told: Told) -> list[Layer]:
     kinds = [told.seen.kind(name) for name in names]
     decoder = kinds.index("cross") - 1
     found = []
+    counted: Counter[str] = Counter()
     for i, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         if kind == "cross":
-            place = ("cross", TARGET, SOURCE)
+            part, place = "cross", ("cross", TARGET, SOURCE)
+        elif i < decoder:
+            part, place = "encoder", ("self", SOURCE, SOURCE)
         else:
-            place = ("self", SOURCE, SOURCE) if i < decoder else ("masked", TARGET, TARGET)
-        found.append(Layer(name, *place, told.seen[name]))
+            part, place = "decoder", ("masked", TARGET, TARGET)
+        found.append(Layer(f"{part} {counted[part]}", *place, told.seen[name]))
+        counted[part] += 1
     return found
+
+
+def _named(explanation: Explanation) -> list[str]:
+    """What the layers are called that an explanation is about."""
+    part = "encoder" if explanation.translates else "layer"
+    return [f"{part} {i}" for i in range(len(explanation.layers))]
 
 
 def explained(explanation: Explanation) -> Explained:
@@ -87,7 +101,7 @@ def explained(explanation: Explanation) -> Explained:
         SOURCE,
         methods,
         explanation.conclusion,
-        explanation.layers,
+        _named(explanation),
     )
 
 

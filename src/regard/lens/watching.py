@@ -16,7 +16,7 @@ from regard.errors import OptionError, WordError
 from regard.lens._glance import Glance, Later, Shelf
 from regard.lens._installing import listening
 from regard.lens._joining import Track
-from regard.lens._listening import Listener
+from regard.lens._listening import Function, Listener
 from regard.lens._projection import Projection
 
 
@@ -165,9 +165,13 @@ def watch(model: nn.Module) -> Iterator[Seen]:
             raise OptionError(_nothing(model, session.functions - before))
 
 
-def _nothing(model: nn.Module, functions: Counter[str]) -> str:
+def _nothing(model: nn.Module, functions: Counter[Function]) -> str:
     """The error for a model without attention that can be seen."""
-    made = {name: n for name, n in functions.items() if name.isidentifier() and "__" not in name}
+    made: Counter[str] = Counter()
+    for function, times in functions.items():
+        name = getattr(function, "__name__", "__")
+        if "__" not in name:
+            made[name] += times
     most = sorted(made, key=lambda name: -made[name])[:12]
     softmax = [name for name in made if "softmax" in name and name not in most]
     calls = ", ".join(f"{name} × {made[name]}" for name in [*most, *softmax])

@@ -56,14 +56,19 @@ class _Drop(torch.autograd.Function):
         ctx.save_for_backward(kept)
         ctx.added = onto is not None
         if onto is None:
-            return (x * kept).mul_(-ctx.factor)
+            return _scaled(x, kept, -ctx.factor)
         return torch.addcmul(onto, x, kept, value=-ctx.factor)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         (kept,) = ctx.saved_tensors
-        return (grad * kept).mul_(-ctx.factor), grad if ctx.added else None, None
+        return _scaled(grad, kept, -ctx.factor), grad if ctx.added else None, None
+
+
+def _scaled(x: Tensor, y: Tensor, factor: float) -> Tensor:
+    """x · y · factor, in one pass."""
+    return torch.addcmul(x.new_zeros(()), x, y, value=factor)
 
 
 def _bits(like: Tensor) -> Tensor:

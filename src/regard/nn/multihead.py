@@ -227,25 +227,38 @@ class MultiHeadAttention(nn.Module):
             if cache is not None:
                 k, v = cache.append(k, v)
         else:
-            q = self._turned(self._split(_affine(x, self.w_q, self.b_q), self.heads))
-            if cache is not None and cache.length:
-                k, v = cache.known()
-            else:
-                k = self._split(_affine(context, self.w_k, self.b_k), self.kv_heads)
-                v = self._split(_affine(context, self.w_v, self.b_v), self.kv_heads)
-                k = self._turned(k)
-                if cache is not None:
-                    k, v = cache.append(k, v)
-        return q, k, v, self.position if isinstance(self.position, Bias) else None
+            q = self._queries(x)
+            k, v = self._project_context(context, cache)
+        bias = self.position
+        return q, k, v, bias if bias is not None and isinstance(bias, Bias) else None
+
+    def _queries(self, x: Tensor) -> Float[Tensor, "b h q d"]:
+        return self._turned(self._split(_affine(x, self.w_q, self.b_q), self.heads))
+
+    def _project_context(
+        self, context: Tensor, cache: KeyValues | None
+    ) -> tuple[Float[Tensor, "b g k d"], Float[Tensor, "b g k d"]]:
+        """Keys and values of another sequence, which a cache remembers."""
+        if cache is not None and cache.length:
+            return cache.known()
+        k = self._turned(self._split(_affine(context, self.w_k, self.b_k), self.kv_heads))
+        v = self._split(_affine(context, self.w_v, self.b_v), self.kv_heads)
+        return (k, v) if cache is None else cache.append(k, v)
 
     def _turned(self, x: Tensor, start: int = 0) -> Tensor:
         return self.position(x, offset=start) if isinstance(self.position, Rotary) else x
 
-    def _project_all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of x in one product, which is faster than three."""
-        weight = torch.cat((self.w_q, self.w_k, self.w_v), 1)
+    def _packed(self) -> tuple[Tensor, Tensor | None]:
+        """The weights of queries, keys and values side by side, and their biases."""
         biases = (self.b_q, self.b_k, self.b_v)
         bias = torch.cat([b for b in biases if b is not None]) if self.b_q is not None else None
+        return torch.cat((self.w_q, self.w_k, self.w_v), 1), bias
+
+    def _project_all(
+        self, x: Tensor, packed: tuple[Tensor, Tensor | None] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of x in one product, which is faster than three."""
+        weight, bias = self._packed() if packed is None else packed
         narrow = self.kv_heads * self.head_width
         q, k, v = torch.split(_affine(x, weight, bias), [self.width, narrow, narrow], -1)
         return (

@@ -124,13 +124,14 @@ def search(
     n_best: int = 1,
     most: int | None = None,
     numbers: Sequence[int] | None = None,
+    memory: Float[Tensor, "b s width"] | None = None,
 ) -> list[list[Hypothesis]]:
     """For each source, the `n_best` translations that were found, the best first.
 
     Sources are numbers of subwords without start and end, and one batch: all are searched side by
     side. No translation has more than `longest` subwords, nor more than `most`. `numbers` are those
-    of the sentences, from which `Sampling` draws; 0, 1, … if not given. The model must be in
-    ``eval()``.
+    of the sentences, from which `Sampling` draws; 0, 1, … if not given. `memory` is what the
+    encoder made of the sources and their ends, if that is known. The model must be in ``eval()``.
     """
     if n_best < 1:
         raise OptionError(f"search: n_best={n_best}, expected 1 or more")
@@ -148,33 +149,27 @@ def search(
     if model.config.position == "learned":
         most = min(most or model.config.max_length, model.config.max_length)
     limits = [min(limit, most or limit) for limit in limits]
+    added = model.config.position in ("sinusoidal", "learned")
+    tree = added and isinstance(how, Beam) and how.size > 1
+    writer = (Tree if tree else Writer)(model, sources, limits, memory)
     if isinstance(how, Beam):
-        return _BeamSearch(model, sources, limits, how, n_best).run()
+        return _BeamSearch(writer, how, n_best).run()
     numbers = range(len(sources)) if numbers is None else numbers
-    return _Lines(model, sources, limits, how, n_best, numbers).run()
+    return _Lines(writer, how, n_best, numbers).run()
 
 
 class _BeamSearch:
     """Beam search over one batch: b sentences, k beginnings of each, c candidates to go on."""
 
-    def __init__(
-        self,
-        model: Transformer,
-        sources: Sequence[Sequence[int]],
-        limits: list[int],
-        how: Beam,
-        n_best: int,
-    ) -> None:
-        added = model.config.position in ("sinusoidal", "learned")
-        self._writer = (Tree if added and how.size > 1 else Writer)(model, sources, limits)
-        self._how, self._n_best = how, n_best
-        b, device = len(sources), model.output.device
-        self._found: list[list[Hypothesis]] = [[] for _ in sources]
+    def __init__(self, writer: Writer, how: Beam, n_best: int) -> None:
+        self._writer, self._how, self._n_best = writer, how, n_best
+        b, like = len(writer.limits), writer.model.output
+        self._found: list[list[Hypothesis]] = [[] for _ in range(b)]
         self._who = list(range(b))
-        self._written = torch.empty(b, 1, 0, dtype=torch.int64, device=device)
-        self._tokens = torch.full((b, 1), Tokenizer.start, device=device)
-        self._log_p = model.output.new_zeros(b, 1)
-        self._ended = model.output.new_full((b, how.size), -torch.inf)
+        self._written = torch.empty(b, 1, 0, dtype=torch.int64, device=like.device)
+        self._tokens = torch.full((b, 1), Tokenizer.start, device=like.device)
+        self._log_p = like.new_zeros(b, 1)
+        self._ended = like.new_full((b, how.size), -torch.inf)
         """The scores of the best that have ended, in falling order."""
 
     def run(self) -> list[list[Hypothesis]]:
@@ -201,9 +196,9 @@ class _BeamSearch:
         one end, so size + 1 words of each are enough.
         """
         b, k = self._log_p.shape
-        logits = self._writer.logits(self._tokens)
-        count = min(self._how.size + 1, logits.shape[1])
-        log_p, words = best_words(logits, count)
+        count = min(self._how.size + 1, len(self._writer.model.output))
+        parts = [best_words(logits, count) for logits in self._writer.logits(self._tokens)]
+        log_p, words = (torch.cat(part) for part in zip(*parts, strict=True))
         log_p = (log_p.view(b, k, count) + self._log_p[..., None]).view(b, -1)
         log_p, at = log_p.topk(min(2 * self._how.size, k * count), 1)
         return log_p, at // count, words.view(b, -1).gather(1, at)
@@ -267,24 +262,17 @@ class _Lines:
     """One batch without a choice to take back: each of n sequences goes on with one word."""
 
     def __init__(
-        self,
-        model: Transformer,
-        sources: Sequence[Sequence[int]],
-        limits: list[int],
-        how: Greedy | Sampling,
-        n: int,
-        numbers: Sequence[int],
+        self, writer: Writer, how: Greedy | Sampling, n: int, numbers: Sequence[int]
     ) -> None:
-        self._writer = Writer(model, sources, limits)
-        self._how = how
-        b, device = len(sources), model.output.device
-        self._found: list[list[Hypothesis]] = [[] for _ in sources]
+        self._writer, self._how = writer, how
+        b, like = len(writer.limits), writer.model.output
+        self._found: list[list[Hypothesis]] = [[] for _ in range(b)]
         self._who = list(range(b))
-        self._written = torch.empty(b, n, 0, dtype=torch.int64, device=device)
-        self._tokens = torch.full((b, n), Tokenizer.start, device=device)
-        self._log_p = model.output.new_zeros(b, n)
-        self._open = torch.ones(b, n, dtype=torch.bool, device=device)
-        self._chances = model.output.new_zeros(0)
+        self._written = torch.empty(b, n, 0, dtype=torch.int64, device=like.device)
+        self._tokens = torch.full((b, n), Tokenizer.start, device=like.device)
+        self._log_p = like.new_zeros(b, n)
+        self._open = torch.ones(b, n, dtype=torch.bool, device=like.device)
+        self._chances = like.new_zeros(b, n, 0)
         if isinstance(how, Sampling):
             self._chances = _chances(how.seed, numbers, n, self._writer.limits)
 
@@ -295,13 +283,13 @@ class _Lines:
 
     def _step(self, length: int) -> None:
         b, n = self._log_p.shape
-        logits = self._writer.logits(self._tokens)
-        if isinstance(self._how, Greedy):
-            tokens = logits.argmax(1)
-        else:
-            tokens = _drawn(logits, self._how, self._chances[:, :, length - 1].reshape(-1))
-        log_p = logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(1)
-        tokens, log_p = tokens.view(b, n), log_p.view(b, n)
+        chances = self._chances[:, :, length - 1 : length].reshape(b * n, -1)
+        done, parts = 0, []
+        for logits in self._writer.logits(self._tokens):
+            own = chances[done : done + len(logits)]
+            parts.append(_chosen(logits, self._how, own))
+            done += len(logits)
+        tokens, log_p = (torch.cat(part).view(b, n) for part in zip(*parts, strict=True))
         # What follows on an end is not said: it has no words, and probability 1.
         self._tokens = tokens.masked_fill(~self._open, Tokenizer.pad)
         self._log_p = self._log_p + log_p.masked_fill(~self._open, 0.0)
@@ -374,6 +362,16 @@ def _chances(
         generator = np.random.Generator(np.random.PCG64([seed, number]))
         drawn[i, :, :limit] = generator.random((limit, n)).T
     return torch.from_numpy(drawn).to(limits.device)
+
+
+def _chosen(
+    logits: Float[Tensor, "rows vocabulary"],
+    how: Greedy | Sampling,
+    chances: Float[Tensor, "rows drawn"],
+) -> tuple[Int[Tensor, "rows"], Float[Tensor, "rows"]]:
+    """The next word of each row, and its log-probability."""
+    words = logits.argmax(1) if isinstance(how, Greedy) else _drawn(logits, how, chances[:, 0])
+    return words, logits.gather(1, words[:, None])[:, 0] - logits.logsumexp(1)
 
 
 def _drawn(

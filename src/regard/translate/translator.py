@@ -24,6 +24,7 @@ from regard.translate.alignment import (
 from regard.translate.model_files import TOKENIZER, bundled, load_model, trained_length
 from regard.translate.search import Beam, Hypothesis, Strategy, search
 from regard.translate.splitting import split
+from regard.translate.threads import in_threads
 
 BATCH = 8192
 """Subwords in a batch: sentences × the longest of them × sequences of each that are written."""
@@ -117,6 +118,7 @@ class Translator:
         beam: int | None = None,
         n_best: int = 1,
         batch: int = BATCH,
+        threads: int = 1,
         first: int = 0,
     ) -> list[Translation]:
         """The translations of the texts, in their order; of an empty text, an empty one.
@@ -126,6 +128,8 @@ class Translator:
             beam: short for `Beam(beam)`; 5 if nothing is said.
             n_best: how many to find of each; all but the best are its `alternatives`.
             batch: subwords in a batch: sentences × the longest of them × sequences of each.
+            threads: search so many batches at once, each by one thread alone. That is faster than
+                one batch by all; but `watch` and `cut` see only what their own thread does.
             first: the number of the first text, of those that are drawn by one seed.
         """
         how = _strategy(how, beam)
@@ -133,9 +137,11 @@ class Translator:
             raise OptionError("translate: texts is one text, expected a list; use [text]")
         if batch < 1:
             raise OptionError(f"translate: batch={batch}, expected 1 or more")
+        if threads < 1:
+            raise OptionError(f"translate: threads={threads}, expected 1 or more")
         pieces = self._pieces(texts)
         numbers = [first + number for number, *_ in pieces]
-        found = self._search([ids for *_, ids in pieces], how, n_best, batch, numbers)
+        found = self._search([ids for *_, ids in pieces], how, n_best, batch, numbers, threads)
         parts: list[list[list[_Part]]] = [[] for _ in texts]
         for (number, start, source, ids), hypotheses in zip(pieces, found, strict=True):
             said = self.tokenizer.decode_batch([one.tokens for one in hypotheses])
@@ -156,13 +162,14 @@ class Translator:
         beam: int | None = None,
         n_best: int = 1,
         batch: int = BATCH,
+        threads: int = 1,
     ) -> Iterator[Translation]:
         """The translations of the lines, one by one; the first come before the last are read."""
         remaining, sizes, first = iter(lines), iter(CHUNKS), 0
         size = CHUNKS[0]
         while chunk := list(islice(remaining, size := next(sizes, size))):
             yield from self.translate(
-                chunk, how, beam=beam, n_best=n_best, batch=batch, first=first
+                chunk, how, beam=beam, n_best=n_best, batch=batch, threads=threads, first=first
             )
             first += len(chunk)
 
@@ -225,17 +232,29 @@ class Translator:
         return pieces
 
     def _search(
-        self, sources: list[list[int]], how: Strategy, n_best: int, batch: int, numbers: list[int]
+        self,
+        sources: list[list[int]],
+        how: Strategy,
+        n_best: int,
+        batch: int,
+        numbers: list[int],
+        threads: int,
     ) -> list[list[Hypothesis]]:
         """What is found for each source, searched in batches of like length."""
         side_by_side = how.size if isinstance(how, Beam) else n_best
-        found: dict[int, list[Hypothesis]] = {}
+        batches = list(_batches([(len(ids) + 1) * side_by_side for ids in sources], batch))
+
+        def searched(rows: list[int]) -> list[list[Hypothesis]]:
+            chosen = [sources[row] for row in rows]
+            drawn = [numbers[row] for row in rows]
+            return search(self.model, chosen, how, n_best=n_best, numbers=drawn)
+
         with evaluating(self.model):
-            for rows in _batches([(len(ids) + 1) * side_by_side for ids in sources], batch):
-                chosen = [sources[row] for row in rows]
-                drawn = [numbers[row] for row in rows]
-                said = search(self.model, chosen, how, n_best=n_best, numbers=drawn)
-                found.update(zip(rows, said, strict=True))
+            found = dict(
+                pair
+                for rows, said in zip(batches, in_threads(searched, batches, threads), strict=True)
+                for pair in zip(rows, said, strict=True)
+            )
         return [found[row] for row in range(len(sources))]
 
     def _joined(self, source: str, parts: list[list[_Part]], power: float) -> Translation:

@@ -6,48 +6,72 @@ sequences, those of the words written so far grow by one with each step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.attention import Mask, dense, padding
+from regard.attention import Mask, causal, dense, padding
 from regard.nn import Transformer
+from regard.nn.stepping import Stepper
 from regard.text import Tokenizer, padded
+
+ROOM = 2**20
+"""Logits that are held at once: about what the memory next to a core has room for."""
 
 
 class Writer:
-    """A model in the middle of writing: for each of b sentences, k sequences side by side."""
+    """A model in the middle of writing: for each of b sentences, k sequences side by side.
+
+    Args:
+        model: the model.
+        sources: numbers of subwords, without start and end.
+        limits: how many subwords each translation may have.
+        memory: what the encoder made of the sources and their ends, if that is known.
+    """
 
     def __init__(
-        self, model: Transformer, sources: Sequence[Sequence[int]], limits: list[int]
+        self,
+        model: Transformer,
+        sources: Sequence[Sequence[int]],
+        limits: list[int],
+        memory: Float[Tensor, "b s width"] | None = None,
     ) -> None:
-        self._model = model
+        self.model = model
         device = model.output.device
         tokens, self._lengths = padded([[*source, Tokenizer.end] for source in sources])
         self._width = tokens.shape[1]
         self._mask = self._source_mask()
-        self._memory = model.encode(tokens.to(device), source_mask=self._mask)
+        if memory is None:
+            memory = model.encode(tokens.to(device), source_mask=self._mask)
+        self._memory = memory
         self._cache = model.cache()
+        self._stepper = Stepper(model.decoder)
         self._side_by_side = 1
-        self._room: Tensor | None = None
+        vocabulary = len(model.output)
+        self._room = model.output.new_empty(max(1, ROOM // vocabulary), vocabulary)
         self.limits = torch.tensor(limits, device=device)
 
-    def logits(self, tokens: Int[Tensor, "b k"]) -> Float[Tensor, "bk vocabulary"]:
-        """How well each word fits after these, which are written down."""
-        self._side_by_side = tokens.shape[1]
-        hidden = self._model.decode(
-            tokens.view(-1, 1), self._memory, source_mask=self._mask, cache=self._cache
-        )
-        return self._scored(hidden[:, -1])
+    def logits(self, tokens: Int[Tensor, "b k"]) -> Iterator[Float[Tensor, "rows vocabulary"]]:
+        """How well each word fits after these, which are written down.
 
-    def _scored(self, hidden: Float[Tensor, "bk width"]) -> Float[Tensor, "bk vocabulary"]:
-        """The logits, always in the same memory."""
-        rows, model = len(hidden), self._model
-        if self._room is None or len(self._room) < rows:
-            self._room = hidden.new_empty(rows, len(model.output))
-        return model.logits(hidden, room=self._room[:rows])
+        For some of the b × k sequences at a time, in their order. All are in the same memory, and
+        gone when the next are asked for: to read and write them while they are near is faster.
+        """
+        hidden = self._written(tokens)
+        for start in range(0, len(hidden), len(self._room)):
+            part = hidden[start : start + len(self._room)]
+            yield self.model.logits(part, room=self._room[: len(part)])
+
+    def _written(self, tokens: Int[Tensor, "b k"]) -> Float[Tensor, "bk width"]:
+        """The decoder's vectors for these words."""
+        self._side_by_side = tokens.shape[1]
+        x = self.model.target(tokens.view(-1, 1), self._cache.length)
+        return self._step(x, causal)[:, -1]
+
+    def _step(self, x: Tensor, mask: Mask) -> Tensor:
+        return self._stepper(x, self._memory, mask=mask, memory_mask=self._mask, cache=self._cache)
 
     def go_on(self, parents: Int[Tensor, "b k"] | None, stay: Int[Tensor, "b"] | None) -> None:
         """Write on with these of the sequences of each sentence, or with all of them.
@@ -86,28 +110,26 @@ class Tree(Writer):
     """
 
     def __init__(
-        self, model: Transformer, sources: Sequence[Sequence[int]], limits: list[int]
+        self,
+        model: Transformer,
+        sources: Sequence[Sequence[int]],
+        limits: list[int],
+        memory: Float[Tensor, "b s width"] | None = None,
     ) -> None:
-        super().__init__(model, sources, limits)
+        super().__init__(model, sources, limits, memory)
         self._steps = 0
         b, device = len(sources), model.output.device
         self._path = torch.empty(b, 1, 0, dtype=torch.bool, device=device)
         """Which of all the words of its sentence each sequence consists of ``(b, k, words)``."""
 
-    def logits(self, tokens: Int[Tensor, "b k"]) -> Float[Tensor, "bk vocabulary"]:
+    def _written(self, tokens: Int[Tensor, "b k"]) -> Float[Tensor, "bk width"]:
         b, k = tokens.shape
-        x = self._model.target(tokens.view(-1, 1), self._steps).view(b, k, -1)
+        x = self.model.target(tokens.view(-1, 1), self._steps).view(b, k, -1)
         own = torch.eye(k, dtype=torch.bool, device=tokens.device).expand(b, k, k)
         self._path = torch.cat((self._path, own), 2)
-        hidden = self._model.decoder(
-            x,
-            self._memory,
-            mask=dense(self._path.unsqueeze(1)),
-            memory_mask=self._mask,
-            cache=self._cache,
-        )
+        hidden = self._step(x, dense(self._path.unsqueeze(1)))
         self._steps += 1
-        return self._scored(hidden.flatten(0, 1))
+        return hidden.flatten(0, 1)
 
     def go_on(self, parents: Int[Tensor, "b k"] | None, stay: Int[Tensor, "b"] | None) -> None:
         if stay is not None:

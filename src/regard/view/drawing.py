@@ -54,7 +54,7 @@ def head(choice: Choice, threshold: Number) -> Picture:
     """Lines from the words that ask to those they look at, a colour per head."""
     title = f"{choice.layer.name}, {head_names(choice.heads)}"
     colours = [INKS[head % len(INKS)] for head in choice.heads]
-    legend = [f"head {head + 1}" for head in choice.heads]
+    legend = [f"head {head}" for head in choice.heads]
     asking = choice.asking
     if max(len(choice.queries), len(choice.keys)) <= MOST_LINKED:
         names = [unit.label for unit in choice.queries], [unit.label for unit in choice.keys]
@@ -78,7 +78,7 @@ def head(choice: Choice, threshold: Number) -> Picture:
 
 def matrix(choice: Choice) -> Picture:
     """The map of one head; a long text's in blocks, each the mean of its cells."""
-    title = f"{choice.layer.name}, head {choice.head + 1}"
+    title = f"{choice.layer.name}, head {choice.head}"
     grid = _grids.pooled(choice.layer, choice.head, choice.queries, choice.keys, SIDE)
     if grid.shape == (len(choice.queries), len(choice.keys)):
         if choice.layer.sizes[1] <= SIDE:
@@ -103,7 +103,7 @@ def overview(layers: Sequence[Layer]) -> Picture:
     most = max(layer.heads for layer in layers)
     for head in range(most):
         at = left + head * (side + gap) + side / 2
-        marks.append(label(str(head + 1), at, 8, size=SMALL_SIZE, fill=SOFT, anchor="middle"))
+        marks.append(label(str(head), at, 8, size=SMALL_SIZE, fill=SOFT, anchor="middle"))
     for i, layer in enumerate(layers):
         y = 22 + i * (side + room)
         marks.append(label(layer.name, 0, y + side / 2, fill=SOFT, class_="layer"))
@@ -182,7 +182,7 @@ def steps(choice: Choice, texts: Mapping[str, Text]) -> Picture:
             marks.append(moved(_softmax(found, keys), 30, y))
             y += 22 * len(found.row)
         y += 22
-    title = f"{asks} → {looked}: {choice.layer.name}, head {choice.head + 1}"
+    title = f"{asks} → {looked}: {choice.layer.name}, head {choice.head}"
     return titled(title, title, "".join(marks), 0, 0, 500, math.ceil(y - 22))
 
 

@@ -50,7 +50,7 @@ def links(
     from_words, to_words = _words(left, right, per_head)
     focused = _focused(focus, len(from_words))
     inks = _inks(colours, len(per_head))
-    numbered = [f"head {head + 1}" for head in range(len(per_head))]
+    numbered = [f"head {head}" for head in range(len(per_head))]
     if heads is not None:
         numbered = names(
             "links: heads", heads, len(per_head), f"weights has h={len(per_head)}", "head"

@@ -44,7 +44,7 @@ def head(choice: Choice, threshold: Number) -> str:
 
 def matrix(choice: Choice) -> str:
     """One head's map in blocks of grey; with numbers where there are few words."""
-    title = _title(choice, f"head {choice.head + 1}")
+    title = _title(choice, f"head {choice.head}")
     if max(len(choice.queries), len(choice.keys)) <= 12:
         single = Choice(
             choice.layer, (choice.head,), choice.queries, choice.keys, None, None, choice.tokens
@@ -91,7 +91,7 @@ def steps(choice: Choice, texts: Mapping[str, Text]) -> str:
         f"   {_padded(keys[i], wide)}  {_number(e):>10}  {w:.4f}  {_bar(w)}".rstrip()
         for i, e, w in zip(found.row, found.row_entered, found.row_weights, strict=True)
     ]
-    lines = [f"{asks} → {looked}: {choice.layer.name}, head {choice.head + 1}"]
+    lines = [f"{asks} → {looked}: {choice.layer.name}, head {choice.head}"]
     figures = {
         0: [f"   q  {_vector(found.q)}", f"   k  {_vector(found.k)}"],
         3: row,
@@ -175,12 +175,12 @@ def compare(compared: Compared) -> str:
 
 
 def head_names(heads: Sequence[int]) -> str:
-    """The heads as a person counts them.
+    """The heads by their numbers, which begin with 0.
 
     >>> head_names([0]), head_names([0, 4])
-    ('head 1', 'heads 1, 5')
+    ('head 0', 'heads 0, 4')
     """
-    numbers = ", ".join(str(head + 1) for head in heads)
+    numbers = ", ".join(str(head) for head in heads)
     return f"head {numbers}" if len(heads) == 1 else f"heads {numbers}"
 
 

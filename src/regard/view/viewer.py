@@ -41,9 +41,9 @@ class View:
     >>> x = torch.eye(3)
     >>> words = ["the", "cat", "sat"]
     >>> seen = regard.look(x, x, x, score="dot")
-    >>> view = View({"text": Text.of(words)}, [Layer("layer 1", "self", "text", "text", seen)])
+    >>> view = View({"text": Text.of(words)}, [Layer("layer 0", "self", "text", "text", seen)])
     >>> print(view.text("head", word="cat"))
-    layer 1, head 1 (self attention, words)
+    layer 0, head 0 (self attention, words)
     the  0.212  █████
     cat  0.576  ██████████████
     sat  0.212  █████

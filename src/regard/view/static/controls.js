@@ -126,11 +126,11 @@ export function controls(context) {
         "button",
         {
           type: "button",
-          "aria-label": `Head ${head + 1}`,
+          "aria-label": `Head ${head}`,
           onclick: () => toggled(head),
           ondblclick: () => set({ heads: [head] }),
         },
-        String(head + 1),
+        String(head),
         make("i"),
       );
       heads.append(button);

@@ -281,11 +281,11 @@ export function explainView(context) {
     box.style.gridTemplateColumns = `max-content repeat(${widest}, 20px)`;
     grid.forEach((heads, layer) => {
       box.append(
-        make("span", { class: "name" }, explained.layerNames[layer] ?? `layer ${layer + 1}`),
+        make("span", { class: "name" }, explained.layerNames[layer] ?? `layer ${layer}`),
       );
       for (let head = 0; head < widest; head += 1) {
         const score = heads[head]?.[word] ?? 0;
-        const told = `${explained.layerNames[layer] ?? `layer ${layer + 1}`}, head ${head + 1}: ${number(score)}`;
+        const told = `${explained.layerNames[layer] ?? `layer ${layer}`}, head ${head}: ${number(score)}`;
         const chip = make("button", {
           type: "button",
           title: told,

@@ -42,7 +42,7 @@ export function overviewView(context) {
 
   grid.append(make("span"));
   for (let head = 0; head < widest; head += 1) {
-    grid.append(make("span", { class: "column" }, String(head + 1)));
+    grid.append(make("span", { class: "column" }, String(head)));
   }
   layers.forEach((layer, i) => {
     grid.append(make("span", { class: "name", dir: "auto" }, visible(layer.name)));
@@ -50,7 +50,7 @@ export function overviewView(context) {
       const entropy = reader.meanEntropy(i, head);
       const gauge = make("i");
       gauge.style.width = `${Math.round(entropy * 100)}%`;
-      const told = `${layer.name}, head ${head + 1}, entropy ${entropy.toFixed(2)} of 1`;
+      const told = `${layer.name}, head ${head}, entropy ${entropy.toFixed(2)} of 1`;
       return make(
         "button",
         {
@@ -74,7 +74,7 @@ export function overviewView(context) {
   function say(layer, head) {
     const entropy = reader.meanEntropy(layer, head);
     live.replaceChildren(
-      make("b", {}, `${visible(reader.layer(layer).name)}, head ${head + 1}`),
+      make("b", {}, `${visible(reader.layer(layer).name)}, head ${head}`),
       ` entropy ${entropy.toFixed(2)} of 1`,
     );
   }

@@ -1,0 +1,105 @@
+"""Writing by the shortest way gives the numbers of the decoder itself, bit for bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import regard
+from regard.attention import Mask, causal, dense, padding
+from regard.nn import Transformer, TransformerConfig
+from regard.nn.stepping import Stepper
+
+CONFIG = TransformerConfig(
+    vocabulary=30, width=16, encoder_depth=1, decoder_depth=2, heads=4, feed_forward=20
+)
+VARIANTS: dict[str, dict[str, Any]] = {
+    "norm after": {"norm_place": "after"},
+    "norm before": {"norm_place": "before"},
+    "root mean square": {"norm": "rmsnorm", "norm_place": "before"},
+    "shared keys": {"kv_heads": 2},
+    "gated": {"activation": "swiglu"},
+    "learned positions": {"position": "learned"},
+    "turned by position": {"position": "rotary"},
+    "bias by distance": {"position": "alibi"},
+}
+
+
+def model_of(**changes: Any) -> Transformer:
+    torch.manual_seed(0)
+    return Transformer(replace(CONFIG, **changes)).eval()
+
+
+@torch.inference_mode()
+def written(model: Transformer, step: nn.Module | Stepper, mask: Mask | None) -> list[Tensor]:
+    """What a decoder makes of five steps of two words each, beside a memory of three texts."""
+    chance = torch.Generator().manual_seed(1)
+    memory = torch.randn(3, 6, 16, generator=chance)
+    lengths = padding(torch.tensor([6, 4, 1]))
+    cache, found = model.cache(), []
+    for i in range(5):
+        x = torch.randn(3, 2, 16, generator=chance)
+        seen = torch.randn(3, 1, 2, 2 * i + 2, generator=chance) > 0
+        seen[..., -1] = True
+        shown = dense(seen) if mask is None else mask
+        found.append(step(x, memory, mask=shown, memory_mask=lengths, cache=cache))
+    assert cache.length == 10
+    return found
+
+
+@pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize("mask", [None, causal], ids=["a tree", "a line"])
+def test_the_numbers_are_those_of_the_decoder(changes: dict[str, Any], mask: Mask | None) -> None:
+    model = model_of(**changes)
+    wanted = written(model, model.decoder, mask)
+    for one, other in zip(written(model, Stepper(model.decoder), mask), wanted, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_the_short_way_calls_no_attention_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of()
+    monkeypatch.setattr(model.decoder.blocks[0].attention, "forward", None)
+    written(model, Stepper(model.decoder), None)
+    with pytest.raises(TypeError):
+        written(model, model.decoder, None)
+
+
+def test_hooks_are_called() -> None:
+    model = model_of()
+    seen: list[int] = []
+    hook = model.decoder.blocks[1].attention.register_forward_hook(
+        lambda module, given, result: seen.append(result.shape[1])
+    )
+    written(model, Stepper(model.decoder), None)
+    hook.remove()
+    assert seen == [2] * 5
+    written(model, Stepper(model.decoder), None)
+    assert len(seen) == 5
+
+
+def test_whoever_watches_sees_every_step_and_changes_nothing() -> None:
+    model = model_of()
+    wanted = written(model, Stepper(model.decoder), causal)
+    with regard.watch(model) as seen:
+        found = written(model, Stepper(model.decoder), causal)
+    assert all(map(torch.equal, found, wanted))
+    assert len(seen) == 4  # two blocks, each with attention to itself and to the memory
+    assert {seen[name].q.shape[-2] for name in seen} == {10}
+
+
+def test_a_layer_of_another_kind_is_asked_itself() -> None:
+    class Louder(type(model_of().decoder.blocks[0].attention)):  # type: ignore[misc]
+        def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+            return 2 * super().forward(*args, **kwargs)  # type: ignore[no-any-return]
+
+    model = model_of()
+    plain = written(model, Stepper(model.decoder), None)
+    model.decoder.blocks[0].attention.__class__ = Louder
+    wanted = written(model, model.decoder, None)
+    found = written(model, Stepper(model.decoder), None)
+    assert all(map(torch.equal, found, wanted))
+    assert not torch.equal(found[0], plain[0])
