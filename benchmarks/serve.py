@@ -208,9 +208,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="cores that the model uses")
     options = parser.parse_args()
     print(f"{machine()}; {options.clients} clients, {options.rounds} sentences each\n")
-    texts = [
-        pair.source for pair in generate("reference", "test", options.clients * options.rounds)
-    ]
+    texts = sentences(options.source, options.clients * options.rounds)
     measured = Measured()
     with serving(options.model, options.threads) as (process, host, port):
         visit(host, port, ["a cat sleeps ."], Measured(), 0)  # what is loaded only once
@@ -236,9 +234,12 @@ def main() -> None:
         print(f"\n2 × {options.bad} requests that are not right: {told}")
         print(f"memory: {before:.0f} MB before, {middle:.0f} MB between, {after:.0f} MB after")
         status, reply = Client(host, port).send("/api/health", b"", {}, "GET")
-        print(f"alive: {status == 200 and json.loads(reply)['status'] == 'ok'}")
+        alive = status == 200 and json.loads(reply)["status"] == "ok"
+        print(f"alive: {alive}")
     if measured.failed or any(not 400 <= status < 500 for status in statuses):
         sys.exit("some requests were not answered as they should be")
+    if not alive or after > 1.05 * middle:
+        sys.exit("the server did not stay as it was")
 
 
 if __name__ == "__main__":

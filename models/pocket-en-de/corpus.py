@@ -1,7 +1,8 @@
 """Write the sentence pairs that `pocket-en-de` learns from: ``python corpus.py TATOEBA FOLDER``.
 
-TATOEBA is a folder with train.en and train.de, sentences of tatoeba.org line by line. Behind them
-come sentences of the built-in corpus, all from its training split.
+TATOEBA is a folder with train.en and train.de, sentences of tatoeba.org line by line. They are in
+first.tsv and in third.tsv, with sentences of the built-in corpus behind them; in second.tsv is the
+built-in corpus alone. All of it is from the training split.
 """
 
 from __future__ import annotations
@@ -12,18 +13,26 @@ from pathlib import Path
 from regard.text import read_pairs
 from regard.text.grammar import generate
 
-BUILT_IN = {"reference": 40_000, "senses": 20_000}
+BUILT_IN = {
+    "first": {"reference": 24_000, "senses": 12_000},
+    "second": {"reference": 100_000, "senses": 30_000},
+    "third": {"reference": 48_000, "senses": 24_000},
+}
+ALONE = ("second",)
+"""Without Tatoeba."""
 
 
 def main(tatoeba: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "train.tsv").open("w", encoding="utf-8") as file:
-        for source, target in read_pairs(tatoeba / "train.en", tatoeba / "train.de"):
-            if "\t" not in source + target:
-                file.write(f"{source}\t{target}\n")
-        for kind, n in BUILT_IN.items():
-            for pair in generate(kind, "train", n):
-                file.write(f"{pair.source}\t{pair.target}\n")
+    pairs = list(read_pairs(tatoeba / "train.en", tatoeba / "train.de"))
+    for name, counts in BUILT_IN.items():
+        with (folder / f"{name}.tsv").open("w", encoding="utf-8") as file:
+            for source, target in [] if name in ALONE else pairs:
+                if "\t" not in source + target:
+                    file.write(f"{source}\t{target}\n")
+            for kind, n in counts.items():
+                for pair in generate(kind, "train", n):
+                    file.write(f"{pair.source}\t{pair.target}\n")
 
 
 if __name__ == "__main__":

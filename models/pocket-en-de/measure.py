@@ -14,6 +14,8 @@ from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from corpus import BUILT_IN
+
 from regard import Translator
 from regard.text import read_lines
 from regard.text.grammar import Pair, generate, judge, nearest
@@ -41,7 +43,7 @@ class Figures:
 
 def right(translator: Translator, pairs: list[Pair]) -> tuple[float, float]:
     """The share of pairs that are translated in the right reading, and that cannot be judged."""
-    found = translator.translate([pair.source for pair in pairs], beam=BEAM)
+    found = translator.translate([pair.source for pair in pairs], beam=BEAM, threads=2)
     judged = [judge(pair, one.text) for pair, one in zip(pairs, found, strict=True)]
     return judged.count(True) / len(pairs), judged.count(None) / len(pairs)
 
@@ -49,7 +51,7 @@ def right(translator: Translator, pairs: list[Pair]) -> tuple[float, float]:
 def frequent_sense(pairs: list[Pair]) -> float:
     """How often a word's sense is the one that it has most often in training."""
     counts: dict[str, Counter[str | None]] = defaultdict(Counter)
-    for pair in generate("senses", "train", 20_000):
+    for pair in generate("senses", "train", BUILT_IN["second"]["senses"]):
         counts[pair.word][pair.sense] += 1
     hits = [counts[pair.word].most_common(1)[0][0] == pair.sense for pair in pairs]
     return sum(hits) / len(hits)
@@ -72,7 +74,7 @@ def measure(model: str, tatoeba: Path) -> Figures:
     senses = list(generate("senses", "test", QUESTIONS))
     pronoun, pronoun_untold = right(translator, reference)
     sense, sense_untold = right(translator, senses)
-    said = translator.translate(list(read_lines(tatoeba / "val.en")), beam=BEAM)
+    said = translator.translate(list(read_lines(tatoeba / "val.en")), beam=BEAM, threads=2)
     texts, references = [one.text for one in said], list(read_lines(tatoeba / "val.de"))
     return Figures(
         pronoun,

@@ -743,7 +743,7 @@ def test_the_final_projection_is_named() -> None:
 def test_several_heads_are_told_one_after_the_other() -> None:
     s = steps(noise(3, 4), heads=2, w_o=noise(4, 3, seed=1), words=["the", "cat", "sat"])
     told = s.of("cat")
-    assert [step.part for step in told.steps] == ["Head 1"] * 6 + ["Head 2"] * 6 + ["All heads"]
+    assert [step.part for step in told.steps] == ["Head 0"] * 6 + ["Head 1"] * 6 + ["All heads"]
     for h in (0, 1):
         six = told.steps[6 * h + 5]
         assert six.table.rows == (("cat", tuple(s.heads[h, 1].tolist())),)
@@ -753,7 +753,7 @@ def test_several_heads_are_told_one_after_the_other() -> None:
     assert rows["side by side"] == rows["head 0"] + rows["head 1"]
     assert rows["times W_O"] == tuple(s.output[1].tolist())
     text = str(told)
-    places = [text.index(part) for part in ("Head 1\n", "1. Query", "6. Sum", "Head 2\n")]
+    places = [text.index(part) for part in ("Head 0\n", "1. Query", "6. Sum", "Head 1\n")]
     assert places == sorted(places)
     assert text.count("\n1. Query") == text.count("\n6. Sum") == 2
     assert "\n7. " not in text

@@ -144,6 +144,10 @@ def test_compare(run: Run) -> None:
         (["explain", TEXT, "--word=it", "--top=0"], OptionError, "--top 0, expected 1 or more"),
         (["explain", TEXT, "--html=x.html"], OptionError, "--word is missing"),
         (["explain", "--file=none.txt"], FileError, "none.txt"),
+        (["explain", TEXT, "--word=it", "--json", "--top=3"], OptionError, "--top does not go wit"),
+        (["explain", "--jsonl=a.jsonl", "--html=x.html"], OptionError, "--html does not go with"),
+        (["explain", TEXT, "--word=it", "--svg=x.png"], OptionError, "expected .svg"),
+        (["explain", "--jsonl=other.jsonl"], FileError, "other.jsonl: line 1: the text has no wor"),
         (["explain", "--jsonl=bad.jsonl"], FileError, "line 1 is not a JSON object"),
         (["explain", "--jsonl=wordless.jsonl"], FileError, "line 1 has no word"),
         (["compare", "bat", TEXT, TEXT], WordError, "the text has no word 'bat'"),
@@ -153,6 +157,7 @@ def test_what_goes_wrong(
     run: Run, tmp_path: Path, arguments: list[str], kind: type[RegardError], message: str
 ) -> None:
     (tmp_path / "bad.jsonl").write_text("it\n", encoding="utf-8")
+    (tmp_path / "other.jsonl").write_text('{"text": "a b", "word": "c"}\n', encoding="utf-8")
     (tmp_path / "wordless.jsonl").write_text('{"text": "a b"}\n', encoding="utf-8")
     with pytest.raises(kind, match=message):
         run(*arguments)

@@ -60,7 +60,7 @@ def test_the_folder_opens(run: Run, more: list[str]) -> None:
     ("options", "message"),
     [
         (["--output=x"], "Missing option '--model'"),
-        (["--model=model"], "Missing option '--output'"),
+        (["--model=model"], "Missing option '--out'"),
         (["--model=model", "--output=x", "--to=onnx"], "export: --to onnx is unknown, expected ct"),
         (["--model=model", "--output=x", "--quantization=int3"], "quantization='int3', expected"),
         (["--model=gone", "--output=x"], "gone: no such folder"),

@@ -91,6 +91,17 @@ def test_from_file_to_file(run: Run, model: Path, tmp_path: Path) -> None:
     assert run(f"--model={model}", "in.gz").out == lines(SAID).decode()
 
 
+def test_what_is_there_is_not_lost(run: Run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.en").write_bytes(lines(LINES))
+    found = run(f"--model={model}", "in.en", "--out=in.en")
+    assert found.status == 1
+    assert "in.en is what is read; write to another file" in found.err
+    assert (tmp_path / "in.en").read_bytes() == lines(LINES)
+    (tmp_path / "old.de").write_bytes(b"alt\n")
+    assert run(f"--model={model}", "gone.en", "--out=old.de").status == 1
+    assert (tmp_path / "old.de").read_bytes() == b"alt\n"
+
+
 def test_a_last_line_without_an_end_and_no_lines_at_all(run: Run, model: Path) -> None:
     assert run(f"--model={model}", stdin=b"one.\ntwo.").out == "eins!\nzwei!\n"
     assert run(f"--model={model}", stdin=b"") == (0, "", "")

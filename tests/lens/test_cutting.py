@@ -446,3 +446,10 @@ def test_attend_by_hand_is_cut_too(x: Tensor) -> None:
         output = model(x)
     mask = regard.causal & regard.dense(allowed((3, 1)))
     close(output, regard.attend(x, x, x, mask=mask))
+
+
+def test_a_model_without_attention_says_what_it_called() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
+    message = "cut: Sequential ran, but made no call of attention .* linear × 1, relu × 1"
+    with pytest.raises(OptionError, match=message), cut(model, [(0, 1)]):
+        model(torch.randn(2, 4))

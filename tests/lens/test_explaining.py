@@ -232,3 +232,67 @@ def test_turned() -> None:
     assert turned("weil es zu müde war", "weil sie zu müde war") == 'from "es" to "sie"'
     assert turned("a b c", "a x y c") == 'from "b" to "x y"'
     assert turned("a b", "a") == 'from "a b" to "a"'
+
+
+def test_half_precision_is_explained(
+    word_piece: tokenizers.Tokenizer, bert: Callable[..., Any]
+) -> None:
+    exact = Lens(bert(), word_piece).explain(TEXT, "it")
+    half = Lens(bert().to(torch.bfloat16), word_piece).explain(TEXT, "it")
+    for method in METHODS[:3]:
+        torch.testing.assert_close(
+            half.scores(method).float(), exact.scores(method), atol=0.1, rtol=0.2
+        )
+    assert half.knockout.isfinite().all()
+
+
+def test_layers_that_share_their_weights_are_layers_each(
+    word_piece: tokenizers.Tokenizer,
+) -> None:
+    torch.manual_seed(2)
+    config = transformers.AlbertConfig(
+        vocab_size=60, embedding_size=12, hidden_size=24, num_hidden_layers=3,
+        num_attention_heads=3, intermediate_size=48, max_position_embeddings=32,
+    )  # fmt: skip
+    model = transformers.AlbertModel(config).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    lens = Lens(model, word_piece)
+    e = lens.explain(TEXT, "it", tokens=True)
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        expected = model(torch.tensor([word_piece_ids(word_piece)]), output_attentions=True)
+    assert e.attention.shape[:2] == (3, 3)
+    for layer, weights in enumerate(expected.attentions):
+        torch.testing.assert_close(e.attention[layer], weights[0, :, 10], atol=1e-5, rtol=0)
+    assert e.knockout_of_heads is None
+    assert len(e.view().layers) == 3
+    assert lens.summary(TEXT).entropy.shape == (3, 3)
+
+
+def test_a_translator_of_transformers_says_what_it_generates(
+    word_piece: tokenizers.Tokenizer, sizes: dict[str, Any]
+) -> None:
+    torch.manual_seed(4)
+    config = transformers.MarianConfig(vocab_size=20, **sizes["marian"])
+    model = transformers.MarianMTModel(config).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    lens = Lens(model, word_piece)
+    ids = torch.tensor([word_piece_ids(word_piece)])
+    e = lens.explain(TEXT, "it")
+    written = model.generate(
+        ids, num_beams=5, do_sample=False, max_new_tokens=2 * ids.shape[1] + 10
+    )
+    said = [int(i) for i in written[0][1:] if int(i) not in (0, 3)]
+    assert e.said == lens._subject.spell(said)
+    looks, at = (e.words.tokens_of(e.words.find(word)) for word in ("it", "animal"))
+    with cut(model.get_encoder(), [(looks, at)]), torch.no_grad():
+        last = model.get_encoder()(ids).last_hidden_state
+    output = transformers.modeling_outputs.BaseModelOutput(last_hidden_state=last)
+    changed = model.generate(
+        ids, encoder_outputs=output, num_beams=5, do_sample=False,
+        max_new_tokens=2 * ids.shape[1] + 10,
+    )  # fmt: skip
+    instead = [int(i) for i in changed[0][1:] if int(i) not in (0, 3)]
+    assert lens.without(TEXT, [("it", "animal")]).after == lens._subject.spell(instead)

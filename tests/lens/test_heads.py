@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -83,8 +84,6 @@ def test_score_heads_from_a_file(lens: Lens, tmp_path: Path) -> None:
     scores = lens.score_heads(path)
     torch.testing.assert_close(scores.accuracy, torch.full_like(scores.accuracy, 0.5))
     assert scores.nearest == 0.5
-    among_all = lens.score_heads([(TEXT, "it", "because")])
-    assert among_all.nearest == 1.0
     path.write_text('{"text": "a"}\n', encoding="utf-8")
     with pytest.raises(FileError, match="line 1: score_heads: 'word' is missing"):
         lens.score_heads(path)
@@ -94,3 +93,30 @@ def test_score_heads_from_a_file(lens: Lens, tmp_path: Path) -> None:
         lens.score_heads([])
     with pytest.raises(OptionError, match="expected \\(text, word, referent\\)"):
         Question.of("text")
+
+
+def test_without_other_candidates_there_is_no_baseline(lens: Lens) -> None:
+    scores = lens.score_heads([(TEXT, "it", "animal")])
+    assert math.isnan(scores.nearest)
+    assert str(scores).startswith("1 questions; nearest candidate: not known")
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ((TEXT, "it", "it"), "'it' is word and referent at once"),
+        ({"source": TEXT, "position": 1, "referent_position": 3}, "expected the positions"),
+        ({"text": TEXT, "word": None, "referent": "animal"}, "expected a text, a word"),
+        ({"text": TEXT, "word": "it", "referent": "animal", "others": "street"}, "list of others"),
+        ({"text": TEXT, "word": "it", "referent": "animal", "others": 5}, "list of others"),
+    ],
+)
+def test_questions_that_cannot_be_asked(lens: Lens, question: object, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        lens.score_heads([question])
+
+
+def test_the_link_that_is_asked_for_is_cut_in_a_long_text(lens: Lens) -> None:
+    text = " ".join(["the street was wide"] * 20 + [TEXT])
+    heads = lens.heads("it", "animal", text)
+    assert heads[0].knockout is None or heads[0].knockout >= 0  # never "not a number"

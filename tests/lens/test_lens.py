@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from regard.errors import OptionError, WordError
 from regard.lens import Lens
+from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer
 from regard.translate import Translator
 
@@ -76,6 +77,31 @@ def test_a_marian_model_translates(sizes: dict[str, Any]) -> None:
     told = Lens(model, Tokenizer.train(LINES * 2, size=48)._inner).translate("the street")
     assert [told.seen.kind(name) for name in told.seen] == ["self", "self", "self", "cross"]
     assert told.target.special[0]
+
+
+def test_a_text_longer_than_what_was_learned_is_not_translated(tokenizer: Tokenizer) -> None:
+    torch.manual_seed(0)
+    model = Transformer(TransformerConfig.preset("tiny", vocabulary=tokenizer.size)).eval()
+    short = Lens(Translator(model, tokenizer, longest=6))
+    with pytest.raises(OptionError, match="the model learned from at most 7; give it a sentence"):
+        short.translate(TEXT)
+
+
+def test_the_vector_of_a_text_is_the_mean_of_its_words(lens: Lens) -> None:
+    embedded = lens.embed(TEXT)
+    words = embedded.vectors[-1][:-1]  # the end of the text is no word
+    torch.testing.assert_close(embedded.sentence(), words.mean(0))
+    other = lens.embed("because the bat hit it")
+    cosine = F.cosine_similarity(embedded.sentence(1), other.sentence(1), dim=0)
+    assert lens.similar(TEXT, other.words.text, layer=1).value == pytest.approx(
+        float(cosine), abs=1e-5
+    )
+
+
+def test_a_word_that_is_written_differently(lens: Lens) -> None:
+    found = lens.compare("the", "the bat", "The street", among=LINES)
+    assert found.static < 0.99
+    assert found.conclusion.startswith("Written differently, the has static vectors of cosine")
 
 
 def test_compare(lens: Lens) -> None:

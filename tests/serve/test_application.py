@@ -11,8 +11,9 @@ import pytest
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from regard.errors import OptionError
 from regard.lens import Lens
-from regard.serve import Limits, make
+from regard.serve import Limits, guard, make
 from regard.serve.guard import POLICY
 from regard.translate import Translator
 from regard.view import html
@@ -185,7 +186,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("steps", {**CELL, "layer": "0"}, 400, "layer is a string, expected a whole number from 0"),
     ("steps", {**CELL, "layer": 9}, 422,
      "answer: layer 9 asked for, but there are 4, numbered from 0"),
-    ("steps", {**CELL, "key": 999}, 422, "steps: key 999 asked for, but 'encoder.blocks.0"),
+    ("steps", {**CELL, "key": 999}, 422, "steps: key 999 asked for, but 'encoder 0' has"),
     ("cut", {"text": TEXT, "links": [[0, 99]]}, 422,
      "cut: links [(0, 99)], expected pairs of word numbers from 0 to 11"),
     ("cut", {"text": TEXT, "links": []}, 400, "links expected pairs of numbers of words, [["),
@@ -372,3 +373,9 @@ def test_limits_are_checked() -> None:
         Limits(seconds=-1)
     with pytest.raises(ValueError, match="Limits: waiting expected a number, got True"):
         Limits(waiting=True)
+
+
+@pytest.mark.parametrize("name", ["", "attention.example:8421", "a b:c"])
+def test_names_that_cannot_be_called(name: str) -> None:
+    with pytest.raises(OptionError, match=r"--allow-host .* expected a name without a port"):
+        guard.names([name])

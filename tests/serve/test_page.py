@@ -93,6 +93,36 @@ def test_steps_of_any_cell_are_asked_for(opened: Opened, lens: Lens) -> None:
     assert f"{weight:.4f}" in page.locator(".steps").inner_text()
 
 
+def test_cuts_and_picks_by_keyboard_keep_the_place(opened: Opened) -> None:
+    page = opened(f"?text={quote(TEXT)}&word=4")
+    page.wait_for_selector(".answers .cut")
+
+    def focused() -> str:
+        return str(
+            page.evaluate("document.querySelector('#viewer').shadowRoot.activeElement?.ariaLabel")
+        )
+
+    page.locator('tr[data-word="1"] .cut').focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".outcome .after")
+    assert focused().startswith("Restore the link to ")
+    page.keyboard.press("Enter")
+    assert focused().startswith("Cut the link to ")
+    page.locator('tr[data-word="1"] .pick').focus()
+    page.keyboard.press("Enter")
+    assert page.locator('tr[data-word="1"] .pick[aria-pressed="true"]').count() == 1
+    assert (
+        page.evaluate("document.querySelector('#viewer').shadowRoot.activeElement?.className")
+        == "pick"
+    )
+
+
+def test_an_address_that_makes_no_sense_shows_what_there_is(opened: Opened) -> None:
+    page = opened(f"?text={quote(TEXT)}&word=4&view=matrix&layer=abc&query=1.5&threshold=x&theme=y")
+    page.wait_for_selector(".viewer canvas")
+    assert "undefined" not in page.locator(".viewer").inner_text()
+
+
 def test_the_permalink_restores_what_was_seen(opened: Opened) -> None:
     page = opened(f"?text={quote(TEXT)}&word=4")
     page.wait_for_selector(".viewer")
@@ -226,7 +256,7 @@ def test_the_link_says_all_and_nothing_twice(opened: Opened) -> None:
         "kind": "one", "text": "a & b = c+d? #e, \u00e9\u732b", "word": 3, "compared": "",
         "one": "", "other": "",
         "state": {"view": "head", "layer": 2, "heads": [0, 3], "tokens": True, "query": 5,
-                  "key": -1, "threshold": 0.25, "theme": "dark"},
+                  "key": -1, "threshold": 0.25, "cut": [1, 4], "theme": "dark"},
     }  # fmt: skip
     back = page.evaluate(
         """async place => {
@@ -238,3 +268,4 @@ def test_the_link_says_all_and_nothing_twice(opened: Opened) -> None:
     place["state"].pop("key")  # type: ignore[attr-defined]  # goes without saying
     assert json.loads(json.dumps(back[1])) == place
     assert "heads=0,3" in back[0]
+    assert "cut=1,4" in back[0]

@@ -239,6 +239,14 @@ def test_duplicates_may_be_kept(tmp_path: Path) -> None:
     assert (encoded.report.kept, encoded.report.duplicate) == (5, 0)
 
 
+def test_lines_that_are_not_read_are_counted_as_lines(tmp_path: Path) -> None:
+    long = ("a " * 30, "b " * 30)
+    pairs = [None, ("a b", "c d"), None, long, ("c", "d")]
+    tokenizer = Tokenizer.train(["a b c d"] * 3, size=9)
+    report = EncodedPairs.build(pairs, tokenizer, tmp_path / "data", Cleaning(20)).report
+    assert (report.read, report.kept, report.too_long_lines) == (3, 2, (4,))
+
+
 def test_only_the_first_few_that_are_too_long_are_named(tmp_path: Path) -> None:
     pairs = [("a", "b"), *(("a " * 9, f"b {i}") for i in range(7))]
     report = build(tmp_path, pairs, max_length=8, max_ratio=99.0).report

@@ -176,6 +176,38 @@ def test_spelled_out() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("pieces", "text", "wanted"),
+    [
+        (["The", " cat", " sleeps"], "The\ncat  sleeps", ["The", "cat", "sleeps"]),
+        (["the", " ca", "t"], "The Cat", ["The", "Ca", "t"]),
+        (["wait", "...", " there"], "wait… there", ["wait", "", "there"]),
+        (["I", " like", "", " a", " lot"], "I like 🦄 a lot", ["I", "like", "", "a", "lot"]),
+        (["a", " ", "b"], "a b", ["a", "", "b"]),
+    ],
+)
+def test_what_is_spelled_otherwise_loses_nobody_else(
+    pieces: list[str], text: str, wanted: list[str]
+) -> None:
+    spans = spelled(lambda ids: "".join(pieces[i] for i in ids), range(len(pieces)), text)
+    assert [text[a:b] for a, b in spans] == wanted
+
+
+def test_an_unknown_sign_stands_where_it_is() -> None:
+    text, pieces = "I like 🦄 a lot", ["I", " like", "", " a", " lot"]
+    spans = spelled(lambda ids: "".join(pieces[i] for i in ids), range(5), text)
+    words = Words(text, tuple(pieces), tuple(spans), (False,) * 5)
+    assert words.tokens_of(words.find("🦄")) == [2]
+    assert words.names == ("I", "like", "🦄", "a", "lot")
+
+
+def test_an_ordinal_has_plain_digits() -> None:
+    words = Words("it it", ("it", "it"), ((0, 2), (3, 5)), (False, False))
+    assert words.find("it#2") == 1
+    with pytest.raises(WordError, match="no word 'it#²'"):
+        words.find("it#²")
+
+
 def test_long_texts_take_little_memory() -> None:
     text = "word " * 20_000
     spans = tuple((5 * i, 5 * i + 4) for i in range(20_000))

@@ -22,12 +22,18 @@ def size(text: str) -> int:
     return len(TOKENIZER.encode(text))
 
 
-def test_as_many_sentences_as_fit_go_together() -> None:
+def test_each_sentence_stands_alone_in_a_text_that_does_not_fit() -> None:
     text = "a b c. d e f. g h a. b c d."
-    two = max(size("a b c. d e f."), size("g h a. b c d."))
-    assert parts(text, two) == ["a b c. d e f.", "g h a. b c d."]
-    assert parts(text, size("a b c. d e f. g h a.")) == ["a b c. d e f. g h a.", "b c d."]
+    sentences = ["a b c.", "d e f.", "g h a.", "b c d."]
+    assert parts(text, max(map(size, sentences))) == sentences
+    assert parts(text, size(text) - 1) == sentences
     assert parts(text, size(text)) == [text]
+
+
+def test_as_many_clauses_as_fit_go_together() -> None:
+    text = "a b, c d, e f, g h."
+    two = max(size("a b, c d,"), size("e f, g h."))
+    assert parts(text, two) == ["a b, c d,", "e f, g h."]
 
 
 def test_quotes_and_brackets_end_with_their_sentence() -> None:

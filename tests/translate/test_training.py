@@ -213,3 +213,99 @@ def test_an_empty_corpus_is_refused(config: RunConfig, tmp_path: Path) -> None:
 def test_a_vocabulary_too_large_for_the_text_is_refused(config: RunConfig, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="5,000, but the text supports only"):
         quietly(replace(config, model=replace(config.model, vocabulary=5000)), tmp_path / "run")
+
+
+def test_a_model_says_how_long_its_sentences_were(config: RunConfig, tmp_path: Path) -> None:
+    out = quietly(longer(config, max_steps=1), tmp_path / "run")
+    assert Translator.load(out).longest == config.data.longest
+
+
+def test_a_file_is_no_folder(config: RunConfig, tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("kept")
+    with pytest.raises(FileError, match="notes is a file; give a folder"):
+        quietly(config, tmp_path / "notes")
+    assert (tmp_path / "notes").read_text() == "kept"
+
+
+def test_what_a_run_left_that_never_began_is_no_hindrance(
+    config: RunConfig, tmp_path: Path
+) -> None:
+    (tmp_path / "run" / "data").mkdir(parents=True)
+    (tmp_path / "run" / ".tokenizer.json.x1y2").write_text("{")
+    assert (quietly(longer(config, max_steps=1), tmp_path / "run") / "model.json").exists()
+
+
+def test_a_damaged_configuration_is_named(config: RunConfig, tmp_path: Path) -> None:
+    out = quietly(longer(config, max_steps=1), tmp_path / "run")
+    for content in (b"[]", b"\xff\xfe", b"{"):
+        (out / "config.json").write_bytes(content)
+        with pytest.raises(FileError, match=r"config\.json: "):
+            quietly(config, out)
+
+
+def test_checkpoints_that_are_gone_are_missed_aloud(
+    config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = judged(longer(config, max_steps=2), valid_every=2)
+    out = quietly(config, tmp_path / "run")
+    shutil.rmtree(out / "checkpoints")
+    train(config, out, Progress(out))
+    assert "No checkpoint of this run is left: beginning anew." in capsys.readouterr().err
+
+
+def test_a_damaged_best_checkpoint_does_not_lose_the_run(
+    config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = judged(longer(config, max_steps=4), valid_every=1, judge="loss", average=3)
+    out = quietly(config, tmp_path / "run")
+    (out / "model.safetensors").unlink()
+    damaged = out / "checkpoints" / "step-00000003" / "model.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    train(config, out, Progress(out))
+    assert "doing without it" in capsys.readouterr().err
+    assert (out / "model.safetensors").exists()
+
+
+def test_pairs_of_the_validation_part_are_left_out_and_said(
+    config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = config.data
+    valid = list(zip(*(Path(x).read_text().splitlines() for x in
+                       (data.valid_source, data.valid_target)), strict=True))  # fmt: skip
+    for path, side in ((data.source, 0), (data.target, 1)):
+        text = Path(path).read_text()
+        (tmp_path / Path(path).name).write_text(text + valid[0][side] + "\n")
+    changed = replace(
+        data,
+        source=str(tmp_path / Path(data.source).name),
+        target=str(tmp_path / Path(data.target).name),
+    )
+    out = tmp_path / "run"
+    train(replace(longer(config, max_steps=1), data=changed), out, Progress(out))
+    assert "1 left out: in the validation part as well" in capsys.readouterr().err
+
+
+def test_sentences_without_a_position_are_left_out_and_said(
+    config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    narrow = replace(longer(config, max_steps=1), model=replace(
+        config.model, position="learned", max_length=12))  # fmt: skip
+    out = tmp_path / "run"
+    train(narrow, out, Progress(out))
+    assert "Sentences of more than 11 subwords have no position: left out." in (
+        capsys.readouterr().err
+    )
+    quietly(narrow, out)  # which is the same run
+    assert Translator.load(out).longest == 11
+
+
+def test_a_run_that_stops_in_the_middle_is_the_beginning_of_the_whole(
+    config: RunConfig, tmp_path: Path
+) -> None:
+    whole = judged(longer(config, max_steps=6, schedule="cosine"), valid_every=3, average=1)
+    quietly(whole, tmp_path / "whole")
+    out = quietly(longer(whole, stop_at=3), tmp_path / "part")
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    assert log[-1]["step"] == 3
+    quietly(whole, tmp_path / "part")
+    assert_same(tmp_path / "whole", tmp_path / "part")

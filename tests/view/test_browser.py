@@ -203,7 +203,7 @@ def test_overview_has_the_entropies_and_opens_a_head(
     page.locator(".atlas button").nth(6).click()
     assert page.locator('[role=tab][aria-selected="true"]').inner_text() == "Matrix"
     assert page.locator('select[aria-label="Layer"]').input_value() == "1"
-    assert page.locator('.heads [aria-pressed="true"]').inner_text() == "3"
+    assert page.locator('.heads [aria-pressed="true"]').inner_text() == "2"
 
 
 def test_steps_have_the_numbers_of_the_look(opened: Opened, view: View, page_of: str) -> None:

@@ -6,6 +6,7 @@ import re
 import struct
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def test_text_of_the_head_view_has_the_weights(view: View) -> None:
     exact = by_words(view.layers[0], view.texts["source"], view.texts["source"])[[1, 3]].mean(0)[7]
     told = view.text("head", heads=[1, 3], word="it", threshold=0)
     lines = told.split("\n")
-    assert lines[0] == "encoder 1, heads 2, 4 (self attention, words)"
+    assert lines[0] == "encoder 1, heads 1, 3 (self attention, words)"
     assert [line.split()[0] for line in lines[1:]] == [*view.texts["source"].words, "</s>"]
     assert numbers("\n".join(lines[1:])) == pytest.approx(exact.tolist(), abs=6e-4)
 
@@ -77,6 +78,7 @@ def test_text_of_the_matrix_has_the_weights(view: View) -> None:
 
 def test_text_of_the_overview_has_the_entropies(view: View) -> None:
     lines = view.text("overview").split("\n")
+    assert lines[1].split() == ["0", "1", "2", "3"]
     for line, layer in zip(lines[2:], view.layers, strict=True):
         entropy = layer.look.entropy()[0].mean(-1) / np.log(layer.sizes[1])
         assert numbers(line.removeprefix(layer.name)) == pytest.approx(entropy.tolist(), abs=6e-3)
@@ -303,8 +305,8 @@ def test_what_may_not_be_explained(samples: Any) -> None:
 
     with pytest.raises(ShapeError, match="'attention' has 3 scores but the text has 11 words"):
         made(Method("attention", (1, 2, 3)))
-    with pytest.raises(OptionError, match="scores of 'norm' expected finite, got nan; drop it"):
-        made(Method("norm", [float("nan")] * 11))
+    with pytest.raises(OptionError, match="scores of 'norm' expected finite, got inf; drop it"):
+        made(Method("norm", [float("inf")] * 11))
     with pytest.raises(WordError, match="Explained: word 11 asked for, but there are 11"):
         made(Method("norm", [1.0] * 11), word=11)
     with pytest.raises(ShapeError, match="Explained: methods expected at least one, got none"):
@@ -333,3 +335,28 @@ def test_what_may_not_be_asked(view: View) -> None:
         view.payload(["dog"])
     with pytest.raises(OptionError, match="save: steps expected a list of words, got one text"):
         view.payload("it")
+
+
+def test_what_is_not_known_is_a_dot(view: View) -> None:
+    assert view.explained is not None
+    *others, last = view.explained.methods
+    scores = np.asarray(last.scores, float).copy()
+    scores[1] = np.nan
+    methods = [*others, replace(last, scores=scores)]
+    unsure = View(view.texts, view.layers, explained=replace(view.explained, methods=methods))
+    row = next(line for line in unsure.text("explain").split("\n") if line.startswith("animal"))
+    assert row.split()[-1] == "·"
+    assert unsure.payload()["explained"]["methods"][-1]["scores"][1] is None
+    assert ">·<" in unsure.svg("explain")
+    scores[:] = np.nan
+    with pytest.raises(OptionError, match="at least one that is known"):
+        replace(last, scores=scores).values(len(scores))
+
+
+def test_steps_of_a_word_in_any_case_and_in_any_text(view: View) -> None:
+    first = next(iter(view.texts.values()))
+    word = first.words[0]
+    made = view.payload(steps=[word.upper()])
+    assert any(layer is not None and layer["queries"] for layer in made["steps"])
+    with pytest.raises(WordError, match="not in the text"):
+        view.payload(steps=["nowhere"])

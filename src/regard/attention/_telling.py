@@ -28,7 +28,7 @@ def account(s: Steps, i: int) -> Account:
     for head in range(s.count):
         own = _six(s, i, head)
         if s.count > 1:
-            own = [dataclasses.replace(step, part=f"Head {head + 1}") for step in own]
+            own = [dataclasses.replace(step, part=f"Head {head}") for step in own]
         told += own
     if s.count > 1 or s.combine is not None:
         told.append(_joined(s, i))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import typer
+from rich.console import Console
+from rich.progress import track
 
-from regard.errors import FileError, OptionError
+from regard.errors import FileError, OptionError, WordError
 from regard.lens import Explanation, Lens
 from regard.lens.explanation import METHODS
 from regard.text import read_lines
@@ -56,6 +58,16 @@ def explain(
         )
     if top is not None and top < 1:
         raise OptionError(f"explain: --top {top}, expected 1 or more")
+    chosen = {"--method": method, "--layer": layer, "--head": head, "--top": top}
+    pictures = {"--html": html, "--svg": svg, "--png": png}
+    _refuse("--json", chosen if json_ else {})
+    _refuse("--jsonl", {**chosen, **pictures} if jsonl is not None else {})
+    for option, path in pictures.items():
+        if path is not None and path.suffix.lower() != option.replace("--", "."):
+            raise OptionError(
+                f"explain: {option} {path} ends in {path.suffix or 'nothing'!r}, expected "
+                f"{option.replace('--', '.')}"
+            )
     if jsonl is not None:
         _many(Lens.open(model), jsonl, word, tokens)
         return
@@ -69,13 +81,20 @@ def explain(
     if json_:
         print(found.to_json())
     elif method is not None or layer is not None or head is not None:
-        chosen = found.scores(method or "attention", layer, head)
+        scores = found.scores(method or "attention", layer, head)
         print(_where(method or "attention", layer, head))
-        print(_bars(found, chosen, top))
+        print(_bars(found, scores, top))
     else:
         print(found.table(top))
         print(f"\n{_bars(found, found.scores('knockout'), top, 'knockout')}")
     _pictures(found, html, svg, png)
+
+
+def _refuse(option: str, others: Mapping[str, object]) -> None:
+    """An error for options that would not be heard beside another."""
+    for name, value in others.items():
+        if value is not None:
+            raise OptionError(f"explain: {name} does not go with {option}, which has every number")
 
 
 def _summary(lens: Lens, text: str, tokens: bool, json_: bool, needs: list[object]) -> None:
@@ -90,18 +109,17 @@ def _summary(lens: Lens, text: str, tokens: bool, json_: bool, needs: list[objec
 def _many(lens: Lens, path: Path, word: str | None, tokens: bool) -> None:
     """One JSON line for each line of the file; progress for somebody who waits and does not see."""
     items = list(_items(path, word))
-    shows = sys.stderr.isatty()
+    console = Console(stderr=True)
+    for number, said, which in track(
+        items, "explaining", console=console, disable=not console.is_terminal
+    ):
+        try:
+            print(lens.explain(said, which, tokens=tokens).to_json(), flush=True)
+        except (OptionError, WordError) as error:
+            raise FileError(f"{path}: line {number}: {error}") from None
 
-    def progress(done: int) -> None:
-        if shows:
-            end = "\n" if done == len(items) else ""
-            print(f"\r{done:,} of {len(items):,}", end=end, file=sys.stderr, flush=True)
 
-    for found in lens.explain_all(items, tokens=tokens, progress=progress):
-        print(found.to_json(), flush=True)
-
-
-def _items(path: Path, word: str | None) -> Iterator[tuple[str, str | int]]:
+def _items(path: Path, word: str | None) -> Iterator[tuple[int, str, str | int]]:
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
@@ -117,7 +135,7 @@ def _items(path: Path, word: str | None) -> Iterator[tuple[str, str | int]]:
             raise FileError(
                 f"{path}: line {number} has no {'word' if isinstance(said, str) else 'text'}"
             )
-        yield said, which
+        yield number, said, which
 
 
 def _where(method: str, layer: int | None, head: int | None) -> str:

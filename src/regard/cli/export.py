@@ -14,8 +14,8 @@ from regard.translate.translator import Translator
 
 
 def export(
-    model: Annotated[Path, typer.Option(help="The folder that `train` wrote.")],
-    output: Annotated[Path, typer.Option(help="A new folder to write.")],
+    model: Annotated[str, typer.Option(help="The folder that `train` wrote, or a bundled model.")],
+    output: Annotated[Path, typer.Option("--out", "--output", help="A new folder to write.")],
     to: Annotated[str, typer.Option(help="The format: ctranslate2.")] = "ctranslate2",
     quantization: Annotated[
         str, typer.Option(help="How weights are stored: float32, int8, float16, …")

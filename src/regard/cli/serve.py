@@ -60,7 +60,7 @@ def serve(
         names = [host, *(allow_host or ())]
         name = Path(model).name or model
         app = make(lens, name=name, limits=limits, hosts=names, log_texts=log_texts)
-        run(app, listening, started=_started, browse=open_)
+        run(app, listening, started=_started, browse=open_, longest=longest)
 
 
 def _started(address: str) -> None:

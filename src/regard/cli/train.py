@@ -17,7 +17,7 @@ import typer
 from regard.errors import OptionError
 from regard.nn.config import PRESETS, TransformerConfig
 from regard.translate.config import SECTIONS, RunConfig, field_types, read_toml
-from regard.translate.progress import Progress, read_log
+from regard.translate.progress import LOG, Progress, read_log
 from regard.translate.training import train as run
 from regard.view import lines
 
@@ -48,7 +48,7 @@ def train(**given: Any) -> None:
 
 def _plot(folder: Path) -> None:
     """Loss and BLEU over the updates, beside the model."""
-    log = read_log(folder / "log.jsonl") if (folder / "log.jsonl").exists() else []
+    log = read_log(folder / LOG) if (folder / LOG).exists() else []
     trained = [one for one in log if one["kind"] == "train"]
     valid = [one for one in log if one["kind"] == "valid" and "averaged" not in one]
     if not trained or not valid:

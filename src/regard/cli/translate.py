@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
@@ -27,7 +28,9 @@ def translate(
     model: Annotated[
         str, typer.Option(help="The folder that `train` wrote, or a bundled model.")
     ] = POCKET,
-    output: Annotated[Path | None, typer.Option(help="Write here, not to standard output.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--out", "--output", help="Write here, not to standard output.")
+    ] = None,
     beam: Annotated[
         int | None, typer.Option(help="Beginnings that are kept side by side; 1: greedy. [5]")
     ] = None,
@@ -65,8 +68,12 @@ def translate(
     translator = Translator.load(model)
     threads = torch.get_num_threads() if threads is None else threads
     done = 0
+    if source is not None and output is not None and output.exists() and output.samefile(source):
+        raise OptionError(f"translate: {output} is what is read; write to another file")
+    chunks = incoming(source)
+    first = next(chunks, [])  # before anything is written over: it may not be readable
     with _opened(output) as out:
-        for chunk in incoming(source):
+        for chunk in chain([first], chunks):
             found = translator.translate(
                 chunk, how, n_best=n_best, batch=batch, threads=threads, first=done
             )

@@ -71,6 +71,25 @@ class Listener:
         return None
 
 
+def nothing_seen(caller: str, model: nn.Module, functions: Counter[Function]) -> str:
+    """The error for a model without attention that can be seen."""
+    made: Counter[str] = Counter()
+    for function, times in functions.items():
+        name = getattr(function, "__name__", "__")
+        if "__" not in name:
+            made[name] += times
+    most = sorted(made, key=lambda name: -made[name])[:12]
+    softmax = [name for name in made if "softmax" in name and name not in most]
+    calls = ", ".join(f"{name} × {made[name]}" for name in [*most, *softmax])
+    return (
+        f"{caller}: {type(model).__name__} ran, but made no call of attention that can be seen: "
+        "not scaled_dot_product_attention, multi_head_attention_forward, regard.attend, nor an "
+        f"attention function of transformers. It called {calls or 'no torch function'}. If it "
+        "writes attention out in products and softmax, have it call one of these (a model of "
+        "transformers may know attn_implementation='sdpa')"
+    )
+
+
 def _names(model: nn.Module, caller: str) -> dict[int, str]:
     """The names of all modules, if the model is one whose calls can be heard."""
     if not isinstance(model, nn.Module):

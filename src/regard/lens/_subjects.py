@@ -170,6 +170,7 @@ class _Stack:
 
     def layers(self, readings: Sequence[Reading]) -> list[Tensor]:
         ids, lengths = padded([one.ids for one in readings])
+        ids = ids.to(self.table().device)
         if isinstance(self.model, Classifier):
             x = self.model.source(ids)
             return _ended([x, *self.model.encoder.layers(x, mask=padding(lengths))])
@@ -212,15 +213,7 @@ class _HuggingFace:
         self.translates = bool(config.is_encoder_decoder) and self.writes
         self._reader = model.get_encoder() if config.is_encoder_decoder else model
         self._fast = _fast(tokenizer)
-        positions = getattr(config, "max_position_embeddings", None)
-        if positions is not None and getattr(config, "model_type", "") in (
-            "roberta",
-            "xlm-roberta",
-        ):
-            positions -= 2  # its first two rows are for padding
-        most = getattr(tokenizer, "model_max_length", None)
-        limits = [one for one in (positions, most) if isinstance(one, int) and 0 < one < 10**9]
-        self.limit = min(limits, default=None)
+        self.limit = _limit(model, tokenizer)
 
     def read(self, text: str) -> Reading:
         if self._fast is not None:
@@ -229,10 +222,9 @@ class _HuggingFace:
             words = Words(text, tuple(found.tokens), tuple(found.offsets), special)
             return Reading(found.ids, words)
         ids = self.tokenizer(text)["input_ids"]
-        named = set(self.tokenizer.all_special_ids)
-        own = [i for i in ids if i not in named]
+        special = self._special(ids)
+        own = [i for i, apart in zip(ids, special, strict=True) if not apart]
         spans = iter(spelled(self._decode, own, text))
-        special = tuple(i in named for i in ids)
         return Reading(
             ids,
             Words(
@@ -254,16 +246,25 @@ class _HuggingFace:
         if not self.model.config.is_encoder_decoder and self.writes:
             inputs["use_cache"] = False
         found = self._reader(**inputs, output_hidden_states=True)
+        if self.writes and not self.translates:
+            # Some have more between the last vectors and the logits than one matrix.
+            says = found.logits[:1, -1]
+            self.writes = torch.allclose(
+                self._next(found.hidden_states[-1][:1]).to(says), says, rtol=1e-2, atol=1e-3
+            )
         return list(found.hidden_states)
 
     def say(self, reading: Reading, last: Tensor) -> list[list[int]]:
         if not self.translates:
             return [[int(i)] for i in self._next(last).argmax(-1)]
+        longest = 2 * len(reading.ids) + 10
+        positions = getattr(self.model.config, "max_position_embeddings", None)
         written = self.model.generate(
+            input_ids=torch.tensor([reading.ids] * len(last), device=last.device),
             **_encoded(last),
             num_beams=BEAM,
             do_sample=False,
-            max_new_tokens=2 * len(reading.ids) + 10,
+            max_new_tokens=min(longest, positions - 1) if positions else longest,
         )
         ends = {self.model.config.pad_token_id, self._end}
         return [[int(i) for i in row[1:] if int(i) not in ends] for row in written]
@@ -303,7 +304,17 @@ class _HuggingFace:
             names = tuple(self.tokenizer.convert_ids_to_tokens(target))
         else:
             names = tuple(str(self._fast.id_to_token(i)) for i in target)
-        return Words(text, names, spans, (True, *[False] * len(said)))
+        return Words(text, names, spans, (True, *self._special(said)))
+
+    def _special(self, ids: Sequence[int]) -> tuple[bool, ...]:
+        """Which of the numbers stand for no text; an unknown word is a word."""
+        if self._fast is not None:
+            added = self._fast.get_added_tokens_decoder()
+            named = {i for i, token in added.items() if token.special}
+        else:
+            named = set(self.tokenizer.all_special_ids)
+        named -= {getattr(self.tokenizer, "unk_token_id", None)}
+        return tuple(i in named for i in ids)
 
     @property
     def _start(self) -> int:
@@ -328,6 +339,21 @@ class _HuggingFace:
     def _next(self, last: Tensor) -> Tensor:
         found: Tensor = self.model.get_output_embeddings()(last[:, -1])
         return found
+
+
+def _limit(model: Any, tokenizer: Any) -> int | None:
+    """How many tokens a model of transformers can read, if that is limited."""
+    config = model.config
+    positions: int | None = getattr(config, "max_position_embeddings", None)
+    if positions is None:
+        if hasattr(config, "relative_attention_num_buckets"):
+            return None
+        positions = getattr(tokenizer, "model_max_length", None)
+        return positions if isinstance(positions, int) and 0 < positions < 10**9 else None
+    for name, module in model.named_modules():
+        if "position" in name and isinstance(module, nn.Embedding) and module.padding_idx:
+            return positions - module.padding_idx - 1  # counted from behind that of padding
+    return positions
 
 
 def _encoded(last: Tensor) -> dict[str, Any]:
@@ -381,4 +407,4 @@ def _ended(layers: list[Tensor]) -> list[Tensor]:
 def _of_these(logits: Tensor, said: Sequence[int]) -> Tensor:
     """The log-probability of a whole sequence, ``(b,)``, from logits ``(b, t, vocabulary)``."""
     chosen = torch.tensor(list(said), device=logits.device).expand(len(logits), -1)
-    return logits.log_softmax(-1).gather(-1, chosen.unsqueeze(-1)).sum((1, 2))
+    return logits.float().log_softmax(-1).gather(-1, chosen.unsqueeze(-1)).sum((1, 2))

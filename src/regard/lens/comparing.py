@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from regard.view import View
 
 NEAREST = 5
+SAME = 0.9999
+"""A cosine from which on two vectors are one."""
 SENTENCES = 400
 """How many of the built-in corpus neighbours are looked for in."""
 
@@ -65,9 +67,13 @@ class Comparison:
     @property
     def conclusion(self) -> str:
         """What it comes to, in plain words."""
+        same = (
+            f"The static vector of {self.word} is one and the same"
+            if self.static > SAME
+            else f"Written differently, {self.word} has static vectors of cosine {self.static:.2f}"
+        )
         told = (
-            f"The static vector of {self.word} is one and the same; after the last layer the "
-            f"cosine of the two is {float(self.cosine[-1]):.2f}."
+            f"{same}; after the last layer the cosine of the two is {float(self.cosine[-1]):.2f}."
         )
         one, other = (side.becomes for side in self.sides)
         if one and other and one != other:

@@ -16,7 +16,7 @@ from regard.attention._call import Call
 from regard.attention.masks import Dense
 from regard.errors import OptionError
 from regard.lens._installing import listening
-from regard.lens._listening import Listener
+from regard.lens._listening import Listener, nothing_seen
 from regard.lens._projection import Projection
 
 Numbers = SupportsIndex | Sequence[SupportsIndex] | Tensor
@@ -117,8 +117,11 @@ def cut(
             ) from None
         cuts += [Cut(query, key, layer, heads, kind=kind) for layer in chosen]
     knife = _Knife(model, cuts)
-    with listening(knife):
+    with listening(knife) as session:
+        before = session.functions.copy()
         yield
+        if knife.ran and not knife.heard:
+            raise OptionError(nothing_seen("cut", model, session.functions - before))
         knife.check()
 
 
@@ -177,6 +180,11 @@ class _Knife(Listener):
                     forbidden[entries, head, row, cols] = True
         return forbidden
 
+    @property
+    def heard(self) -> bool:
+        """Whether there was any attention."""
+        return any(self._order.values())
+
     def check(self) -> None:
         """Raise if the model ran, but a link never came up."""
         missed = [one for i, one in enumerate(self._cuts) if i not in self._met]
@@ -202,7 +210,7 @@ class _Knife(Listener):
             ]
             raise OptionError(
                 f"{text}: no {one.kind}-attention was seen in {where}; there was "
-                f"{' and '.join(there) or 'none at all'}"
+                f"{' and '.join(there)}"
                 + (f" (say kind={other!r} to cut it)" if self._order[other] else "")
             )
         queries, keys = (max(order[name][i] for name in names) for i in range(2))

@@ -22,19 +22,24 @@ TRIED = 3
 """Links that are cut to see what the model says then."""
 
 
-def explained(subject: Subject, reading: Reading, word: int, most: int) -> Explanation:
-    """The explanation of a word, given by its number; see `Lens.explain`."""
+def explained(
+    subject: Subject, reading: Reading, word: int, most: int, also: Sequence[int] = ()
+) -> Explanation:
+    """The explanation of a word, given by its number; see `Lens.explain`.
+
+    The links to the words in `also` are cut in any case.
+    """
     if most < 1:
         raise OptionError(f"explain: most={most}, expected 1 or more")
     words = reading.words
     here = tuple(words.tokens_of(word))
     with watch(subject.model) as seen, Feeds(subject.model) as feeds:
         last = subject.layers([reading])[-1]
-    looks = {name: seen[name] for name in seen}
+    looks = seen.layers()
     found = measure(looks, feeds.outputs(looks), words, here)
     said = subject.say(reading, last)[0] if speaks(subject, reading) else None
     ranked = [found.attention.mean((0, 1)), found.norm_of_layers.mean(0), found.rollout]
-    tried = foremost(ranked, range(len(words)), most)
+    tried = sorted({*foremost(ranked, range(len(words)), most), *also})
     links = {i: Link(here, tuple(words.tokens_of(i))) for i in tried}
     changes = knock(subject, reading, list(links.values()), said)
     probability = None if changes.said is None else _spread(changes.said, links, len(words))
@@ -47,7 +52,7 @@ def explained(subject: Subject, reading: Reading, word: int, most: int) -> Expla
         norm_of_layers=found.norm_of_layers,
         rollout=found.rollout,
         knockout=_spread(changes.vector, links, len(words)),
-        knockout_of_heads=_knock_heads(subject, reading, links, found.attention.shape),
+        knockout_of_heads=_knock_heads(subject, reading, links, found.attention.shape, looks),
         probability=probability,
         said=None if said is None else subject.spell(said),
         effects=_effects(subject, reading, word, links, probability, said),
@@ -57,11 +62,19 @@ def explained(subject: Subject, reading: Reading, word: int, most: int) -> Expla
 
 
 def _knock_heads(
-    subject: Subject, reading: Reading, links: dict[int, Link], shape: Sequence[int]
+    subject: Subject,
+    reading: Reading,
+    links: dict[int, Link],
+    shape: Sequence[int],
+    names: Iterable[str],
 ) -> Tensor | None:
-    """How far the word moves with a link cut in a single head, ``(layers, heads, names)``."""
+    """How far the word moves with a link cut in a single head, ``(layers, heads, names)``.
+
+    None if that is too much to try, or if layers share a module, so that it is cut in all of them.
+    """
     layers, heads = shape[:2]
-    if layers * heads * len(links) * len(reading.ids) > SINGLE:
+    shared = any("#" in name for name in names)
+    if shared or layers * heads * len(links) * len(reading.ids) > SINGLE:
         return None
     alone = [
         Link(link.looks, link.at, layer, head)

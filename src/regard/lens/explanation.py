@@ -96,7 +96,12 @@ class Explanation:
                 "knockout": self.knockout,
             }[method]
         if of_heads is None:
-            raise OptionError(f"explain: {method} was not computed for single heads")
+            why = (
+                "of so many links in so many heads; take a shorter text, or most=8"
+                if method == "knockout"
+                else "since it goes through all layers"
+            )
+            raise OptionError(f"explain: {method} was not computed for single heads, {why}")
         depth, heads = of_heads.shape[:2]
         for name, value, size in (("layer", layer, depth), ("head", head, heads)):
             if value is not None and not 0 <= value < size:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -106,6 +107,8 @@ class Question:
     def places(self, words: Words) -> tuple[int, int, list[int]]:
         """The numbers of the word, of its referent, and of all that it may refer to."""
         word, referent = words.find(self.word), words.find(self.referent)
+        if word == referent:
+            raise OptionError(f"score_heads: {self.word!r} is word and referent at once")
         if self.others:
             among = [referent, *map(words.find, self.others)]
         else:
@@ -126,13 +129,24 @@ class _Placed(Question):
 
 def _from_mapping(item: Mapping[str, Any]) -> Question:
     if "source" in item and item.get("referent_position") is not None:  # as `regard corpus` writes
-        places = (item["position"], item["referent_position"], item["other_position"])
-        return _Placed(str(item["source"]), *places[:2], places[2:])
+        given = [item.get(f"{name}position") for name in ("", "referent_", "other_")]
+        places = [place for place in given if isinstance(place, int)]
+        if len(places) != len(given):
+            raise OptionError("score_heads: expected the positions of word, referent and other")
+        return _Placed(str(item["source"]), places[0], places[1], tuple(places[2:]))
     missing = [name for name in ("text", "word", "referent") if name not in item]
     if missing:
         raise OptionError(f"score_heads: {missing[0]!r} is missing in {dict(item)!r}")
-    others = item.get("others", ())
-    return Question(item["text"], item["word"], item["referent"], tuple(others))
+    text, word, referent, others = (
+        item.get(name, ()) for name in ("text", "word", "referent", "others")
+    )
+    listed = isinstance(others, list | tuple) and all(isinstance(x, str | int) for x in others)
+    if not isinstance(text, str) or not isinstance(word, str | int) or not listed:
+        raise OptionError(
+            "score_heads: expected a text, a word, a referent and a list of others, got "
+            f"{dict(item)!r}"
+        )
+    return Question(text, word, referent, tuple(others))
 
 
 def read_questions(path: str | Path) -> Iterator[Question]:
@@ -157,7 +171,9 @@ class HeadScores:
 
     accuracy: Float[Tensor, "layers heads"]
     nearest: float
-    """How often the nearest candidate before the word (else the nearest) is right: the baseline."""
+    """How often the nearest candidate before the word (else the nearest) is right: the baseline.
+
+    nan if no question says what else the word might refer to."""
     n: int
     layers: tuple[str, ...]
 
@@ -168,7 +184,8 @@ class HeadScores:
         return [(int(i) // heads, int(i) % heads, float(self.accuracy.flatten()[i])) for i in order]
 
     def __str__(self) -> str:
-        lines = [f"{self.n} questions; nearest candidate: {self.nearest:.1%}", "layer  head  right"]
+        guess = "not known" if math.isnan(self.nearest) else f"{self.nearest:.1%}"
+        lines = [f"{self.n} questions; nearest candidate: {guess}", "layer  head  right"]
         lines += [f"{layer:5}  {head:4}  {right:.1%}" for layer, head, right in self.best(10)]
         return "\n".join(lines)
 
@@ -179,31 +196,36 @@ def score_heads(
 ) -> HeadScores:
     """The accuracy of every head; see `Lens.score_heads`."""
     right: Tensor | None = None
-    nearest = n = 0
+    nearest = choices = n = 0
     layers: tuple[str, ...] = ()
     waiting = iter(questions)
     while chunk := [Question.of(one) for one in islice(waiting, BATCH)]:
         readings: list[Reading] = [read(one.text) for one in chunk]
+        places = [one.places(it.words) for one, it in zip(chunk, readings, strict=True)]
+        spelled = [it.words.tokens_of(at[0]) for it, at in zip(readings, places, strict=True)]
+        asked = sorted({token for tokens in spelled for token in tokens})
         with watch(subject.model) as seen:
             subject.layers(readings)
-        layers = tuple(seen)
-        weights = [seen[name].weights() for name in layers]  # each (b, h, n, n)
+        looks = seen.layers()
+        layers = tuple(looks)
+        weights = [look.weights(queries=asked) for look in looks.values()]  # each (b, h, asked, n)
         for row, (question, reading) in enumerate(zip(chunk, readings, strict=True)):
-            word, referent, among = question.places(reading.words)
-            tokens = reading.words.tokens_of(word)
-            size = len(reading.ids)
+            word, referent, among = places[row]
+            looking, size = [asked.index(token) for token in spelled[row]], len(reading.ids)
             given = torch.stack(
-                [reading.words.summed(one[row][:, tokens, :size].mean(1)) for one in weights]
+                [reading.words.summed(one[row][:, looking, :size].mean(1)) for one in weights]
             )
             best = given[..., among].argmax(-1)
             hit = (best == among.index(referent)).double()
             right = hit if right is None else right + hit
-            nearest += _nearest(word, among) == referent
+            if question.others:
+                choices += 1
+                nearest += _nearest(word, among) == referent
         n += len(chunk)
         progress(n)
     if right is None:
         raise OptionError("score_heads: there are no questions")
-    return HeadScores(right / n, nearest / n, n, layers)
+    return HeadScores(right / n, nearest / choices if choices else math.nan, n, layers)
 
 
 def _nearest(word: int, among: Sequence[int]) -> int:

@@ -46,6 +46,11 @@ class Embedded:
     def __getitem__(self, word: str | int) -> Float[Tensor, "layers width"]:
         return self.vectors[:, self.words.find(word)]
 
+    def sentence(self, layer: int = -1) -> Float[Tensor, " width"]:
+        """The vector of the whole text: the mean of its words', special tokens apart."""
+        own = [i for i, there in enumerate(self.words.is_word) if there]
+        return self.vectors[layer, own].mean(0)
+
 
 @dataclass(frozen=True, eq=False)
 class Told:
@@ -150,8 +155,10 @@ class Lens:
 
     def heads(self, word: str | int, at: str | int, text: str, *, tokens: bool = False) -> Heads:
         """The heads, ranked by how much they look from one word at another."""
-        explanation = self.explain(text, word, tokens=tokens)
-        return Heads(explanation, explanation.words.find(at))
+        reading = self._read(text, tokens)
+        looks, looked = reading.words.find(word), reading.words.find(at)
+        with torch.no_grad(), evaluating(self.model):
+            return Heads(explained(self._subject, reading, looks, MOST, (looked,)), looked)
 
     def score_heads(
         self,
@@ -198,6 +205,11 @@ class Lens:
     def translate(self, text: str) -> Told:
         """The translation of a text, with all that was looked at on the way."""
         reading = self._read(text)
+        if self.translates and not speaks(self._subject, reading):
+            raise OptionError(
+                f"translate: the text has {len(reading.ids):,} tokens, but the model learned from "
+                f"at most {self._subject.longest:,}; give it a sentence at a time"
+            )
         with evaluating(self.model):
             last = self._subject.layers([reading])[-1]
             said = self._subject.say(reading, last)[0] if self._subject.translates else []

@@ -73,7 +73,9 @@ def rollout(
     of the product of all layers is computed, from the last layer to the first, so no n × n matrix
     is needed.
     """
-    reached = torch.zeros(n, dtype=looks[0].q.dtype, device=looks[0].q.device)
+    first = looks[0].q
+    exact = torch.promote_types(first.dtype, torch.float32)  # as weights are
+    reached = torch.zeros(n, dtype=exact, device=first.device)
     reached[list(tokens)] = 1 / len(tokens)
     for look in reversed(looks):
         looked = torch.zeros_like(reached)
@@ -125,7 +127,8 @@ def _ranks(values: Tensor) -> Tensor:
 
 def _passed(v: Float[Tensor, "g k e"], output: Float[Tensor, "h e width"]) -> Tensor:
     """The values as each head passes them on, ``(h, k, width)``; grouped heads share theirs."""
-    return v.repeat_interleave(len(output) // len(v), 0) @ output.to(v)
+    exact = torch.promote_types(v.dtype, torch.float32)
+    return v.to(exact).repeat_interleave(len(output) // len(v), 0) @ output.to(v.device, exact)
 
 
 class Feeds:
@@ -163,7 +166,8 @@ class Feeds:
 
     def _output(self, name: str, look: Look) -> Tensor:
         b, h, q, e = look.output.shape
-        own = self._model.get_submodule(name.removesuffix(":self").removesuffix(":cross"))
+        module_name = name.partition("#")[0].removesuffix(":self").removesuffix(":cross")
+        own = self._model.get_submodule(module_name)
         if isinstance(matrix := getattr(own, "w_o", None), Tensor):
             return matrix.detach().reshape(h, e, -1)
         if isinstance(own, nn.MultiheadAttention):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from regard.errors import FileError, OptionError
 from regard.translate.model_files import SHAPE, bundled
 from regard.translate.translator import Translator
@@ -20,6 +22,9 @@ TOKENIZERS = (
     "sentencepiece.bpe.model",
 )
 """Files that keep a tokenizer of transformers, which would make up an empty one without any."""
+
+BYTES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
+"""Tokenizers that take bytes or characters as they are, and so keep no vocabulary."""
 
 
 def opened(what: str | Path) -> tuple[Any, Any]:
@@ -45,9 +50,9 @@ def _transformers(name: str, *, local: bool) -> tuple[Any, Any]:
         config = transformers.AutoConfig.from_pretrained(name, local_files_only=local)
         kind = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModel)
         model = kind.from_pretrained(name, local_files_only=local)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise FileError(f"Lens.open: {name}: {_line(error)}") from None
-    if local and not any((Path(name) / file).exists() for file in TOKENIZERS):
+    if local and not _has_tokenizer(Path(name)):
         raise FileError(
             f"Lens.open: {name} has no tokenizer; expected {', '.join(TOKENIZERS[:-1])} or "
             f"{TOKENIZERS[-1]} beside the model"
@@ -59,6 +64,17 @@ def _transformers(name: str, *, local: bool) -> tuple[Any, Any]:
             f"Lens.open: the tokenizer of {name} cannot be read: {_line(error)}"
         ) from None
     return model.eval(), tokenizer
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    """Whether one is kept in the folder, or is of a kind that has nothing to keep but its name."""
+    if any((folder / file).exists() for file in TOKENIZERS):
+        return True
+    try:
+        about = (folder / "tokenizer_config.json").read_text(encoding="utf-8")
+    except (OSError, UnicodeError):
+        return False
+    return any(f'"{kind}' in about for kind in BYTES)
 
 
 def _line(error: Exception) -> str:

@@ -73,8 +73,9 @@ class Summary:
 
 def summarise(words: Words, seen: Seen) -> Summary:
     """The summary of what was seen of one text."""
-    looks = [seen[name] for name in seen]
+    layers = seen.layers()
+    looks = list(layers.values())
     bits = torch.log(torch.tensor(2.0))
     entropy = torch.stack([look.entropy()[0].mean(-1) / bits for look in looks])
     received = torch.stack([look.received()[0].mean(0) for look in looks]).mean(0)
-    return Summary(words, tuple(seen), entropy, words.summed(received))
+    return Summary(words, tuple(layers), entropy, words.summed(received))

@@ -6,8 +6,6 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
 from regard.errors import OptionError
 from regard.lens.explanation import METHODS, Explanation
 from regard.text.words import Words
@@ -19,6 +17,8 @@ if TYPE_CHECKING:
     from regard.lens.lens import Lens, Told
 
 SOURCE, TARGET = "text", "translation"
+TITLE = 160
+"""Characters of a title."""
 NOTES = {
     "attention": "the weights, on average",
     "norm": "weight × length of what is passed on",
@@ -89,8 +89,8 @@ def explained(explanation: Explanation) -> Explained:
         methods.append(
             Method(
                 name,
-                _finite(explanation.scores(name)[own]),
-                None if heads is None else _finite(heads[..., own]),
+                explanation.scores(name)[own].double().cpu().numpy(),
+                None if heads is None else heads[..., own].double().cpu().numpy(),
                 None if agrees is None or math.isnan(agrees) else agrees,
                 NOTES[name],
             )
@@ -108,6 +108,7 @@ def explained(explanation: Explanation) -> Explained:
 def view_of(lens: Lens, explanation: Explanation) -> View:
     """Everything about a text and one of its words; with its translation, if there is one."""
     text = explanation.words.text
+    apart = explanation.words == explanation.words.as_tokens()
     texts = {SOURCE: text_of(explanation.words)}
     if explanation.translates and explanation.said is not None:
         told = lens.translate(text)
@@ -119,15 +120,17 @@ def view_of(lens: Lens, explanation: Explanation) -> View:
         texts,
         layers,
         explained=explained(explanation),
-        title=text,
-        answers={"cut": lambda asked: answer_cut(lens, text, asked)},
+        title=text if len(text) <= TITLE else f"{text[:TITLE]}…",
+        answers={"cut": lambda asked: answer_cut(lens, text, asked, tokens=apart)},
     )
 
 
-def answer_cut(lens: Lens, text: str, asked: dict[str, Any]) -> dict[str, Any]:
+def answer_cut(
+    lens: Lens, text: str, asked: dict[str, Any], *, tokens: bool = False
+) -> dict[str, Any]:
     """What happens without links between words, which the viewer numbers without special tokens."""
     links = asked.get("links")
-    words = lens.words(text)
+    words = lens.words(text, tokens=tokens)
     own = [i for i, there in enumerate(words.is_word) if there]
     try:
         pairs = [(own[looks], own[at]) for looks, at in links or ()]
@@ -137,7 +140,7 @@ def answer_cut(lens: Lens, text: str, asked: dict[str, Any]) -> dict[str, Any]:
         ) from None
     if asked.get("queries", SOURCE) != SOURCE or asked.get("keys", SOURCE) != SOURCE:
         raise OptionError("cut: only links within the text can be cut")
-    found = lens.without(text, pairs)
+    found = lens.without(text, pairs, tokens=tokens)
     return {"before": found.before, "after": found.after, "note": found.note}
 
 
@@ -164,8 +167,3 @@ def _side(side: ComparedSide) -> Side:
         [(near.word, near.cosine) for near in side.neighbours],
         side.becomes or "",
     )
-
-
-def _finite(values: Tensor) -> Any:
-    """The numbers; 0 for links that were not cut."""
-    return values.double().nan_to_num(0.0).cpu().numpy()

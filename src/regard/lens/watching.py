@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -16,7 +15,7 @@ from regard.errors import OptionError, WordError
 from regard.lens._glance import Glance, Later, Shelf
 from regard.lens._installing import listening
 from regard.lens._joining import Track
-from regard.lens._listening import Function, Listener
+from regard.lens._listening import Listener, nothing_seen
 from regard.lens._projection import Projection
 
 
@@ -55,6 +54,18 @@ class Seen(Mapping[str, Look]):
     def calls(self, name: str) -> tuple[Look, ...]:
         """Each call of a module by itself, in order."""
         return self._track(name).looks()
+
+    def layers(self) -> dict[str, Look]:
+        """A look at every call, for models that ran once: one layer after the other.
+
+        A module that several layers share, as in ALBERT, is there as ``"name#0"``, ``"name#1"``, …
+        """
+        found: dict[str, Look] = {}
+        for name in self:
+            looks = self.calls(name)
+            for i, one in enumerate(looks):
+                found[name if len(looks) == 1 else f"{name}#{i}"] = one
+        return found
 
     def kind(self, name: str) -> str:
         """``"self"`` if the module attends to its own sequence, ``"cross"`` if to another."""
@@ -162,23 +173,4 @@ def watch(model: nn.Module) -> Iterator[Seen]:
         before = session.functions.copy()
         yield watcher.seen
         if watcher.ran and not watcher.seen:
-            raise OptionError(_nothing(model, session.functions - before))
-
-
-def _nothing(model: nn.Module, functions: Counter[Function]) -> str:
-    """The error for a model without attention that can be seen."""
-    made: Counter[str] = Counter()
-    for function, times in functions.items():
-        name = getattr(function, "__name__", "__")
-        if "__" not in name:
-            made[name] += times
-    most = sorted(made, key=lambda name: -made[name])[:12]
-    softmax = [name for name in made if "softmax" in name and name not in most]
-    calls = ", ".join(f"{name} × {made[name]}" for name in [*most, *softmax])
-    return (
-        f"watch: {type(model).__name__} ran, but made no call of attention that can be seen: not "
-        "scaled_dot_product_attention, multi_head_attention_forward, regard.attend, nor an "
-        f"attention function of transformers. It called {calls or 'no torch function'}. If it "
-        "writes attention out in products and softmax, have it call one of these (a model of "
-        "transformers may know attn_implementation='sdpa')"
-    )
+            raise OptionError(nothing_seen("watch", model, session.functions - before))

@@ -7,8 +7,6 @@ the arithmetic. Here all that stays the same is prepared once. The numbers are t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -26,7 +24,6 @@ from regard.nn.transformer import Decoder
 
 SCORE = NAMED["scaled_dot"]
 Packed = tuple[Tensor, Tensor | None]
-_any_hook: Callable[[], bool] = module._has_any_global_hook
 
 
 class Stepper:
@@ -51,10 +48,12 @@ class Stepper:
         cache: Cache,
     ) -> Float[Tensor, "b n width"]:
         """What the decoder makes of x; see `Decoder.forward`."""
-        if not self._short or watched() or _any_hook() or autocasts(x.device):
+        if not self._short or watched() or _followed() or autocasts(x.device):
             return self._decoder(  # type: ignore[no-any-return]
                 x, memory, mask=mask, memory_mask=memory_mask, cache=cache
             )
+        for hook in module._global_forward_pre_hooks.values():
+            hook(self._decoder, (x, memory))  # such as one that looks at the clock
         if memory_mask is not self._hidden[0]:
             self._hidden = memory_mask, _term(memory_mask, x, memory.shape[1])
         # Masks of other kinds are fast as they are: causal, for one word, says nothing at all.
@@ -63,6 +62,15 @@ class Stepper:
             x = _block(block, packed, x, memory, own, self._hidden[1], kept)
         cache.length += x.shape[1]
         return self._decoder.norm(x)  # type: ignore[no-any-return]
+
+
+def _followed() -> bool:
+    """Whether anybody wants to know what every module returns."""
+    return bool(
+        module._global_forward_hooks
+        or module._global_backward_hooks
+        or module._global_backward_pre_hooks
+    )
 
 
 def _block(

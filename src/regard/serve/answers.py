@@ -34,7 +34,8 @@ class Found:
     @property
     def looks(self) -> list[Look]:
         """What is held: what the text was read by, and what its translation was made by."""
-        return [*self.explanation.looks.values(), *(one.look for one in self.view.layers)]
+        both = [*self.explanation.looks.values(), *(one.look for one in self.view.layers)]
+        return list({id(look): look for look in both}.values())
 
 
 class Answers:

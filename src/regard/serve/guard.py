@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from regard.errors import OptionError
 from regard.serve.replies import error
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -37,7 +38,10 @@ def names(hosts: Iterable[str]) -> frozenset[str]:
     >>> sorted(names(["0.0.0.0", "Attention.example"]))
     ['127.0.0.1', '[::1]', 'attention.example', 'localhost']
     """
-    written = (f"[{host}]" if host.count(":") > 1 and host[0] != "[" else host for host in hosts)
+    written = [f"[{host}]" if host.count(":") > 1 and host[0] != "[" else host for host in hosts]
+    for host, name in ((host, name_of(host)) for host in written):
+        if not name or name != host.lower():
+            raise OptionError(f"serve: --allow-host {host!r}, expected a name without a port")
     return frozenset({*LOOPBACK, *(name.lower() for name in written)} - set(EVERYWHERE))
 
 

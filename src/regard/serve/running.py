@@ -19,7 +19,9 @@ from regard.errors import OptionError
 GRACE = 3
 """Seconds in which requests under way may end when the server is told to."""
 LONGEST_HEAD = 131_072
-"""Bytes of a request line and headers; a permalink holds a text, each letter in up to 12 bytes."""
+"""Bytes of a request line and headers, at least."""
+LETTER = 12
+"""Bytes of a letter in a permalink, which holds a text, or two that are compared."""
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -59,8 +61,9 @@ def run(
     *,
     started: Callable[[str], object] = print,
     browse: bool = False,
+    longest: int = 0,
 ) -> None:
-    """Serve until told to end, by Ctrl+C or SIGTERM."""
+    """Serve until told to end, by Ctrl+C or SIGTERM; texts have at most `longest` characters."""
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     config = uvicorn.Config(
         app,
@@ -73,7 +76,7 @@ def run(
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=GRACE,
-        h11_max_incomplete_event_size=LONGEST_HEAD,
+        h11_max_incomplete_event_size=LONGEST_HEAD + 2 * LETTER * longest,
     )
     here = address(listening)
     started(here)

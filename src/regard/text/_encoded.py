@@ -142,13 +142,15 @@ class EncodedPairs:
     @classmethod
     def build(
         cls,
-        pairs: Iterable[tuple[str, str]],
+        pairs: Iterable[tuple[str, str] | None],
         tokenizer: Tokenizer,
         folder: str | Path,
         cleaning: Cleaning | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> EncodedPairs:
         """These pairs, cleaned, encoded and written to a folder, a few thousand at a time.
+
+        None stands for a line that is not to be read: it only counts as a line.
 
         The folder appears whole or not at all; one that an earlier build made is replaced. After
         every chunk, ``progress`` is told how many pairs were read.
@@ -202,6 +204,7 @@ class _Writer:
         self.dtype = np.dtype("<u2" if tokenizer.size <= 2**16 else "<u4")
         self.counts = {field.name: 0 for field in dataclasses.fields(Report)}
         self.too_long_lines: list[int] = []
+        self.lines = 0
         self.lengths = array("i")
         self.seen = _Seen()
 
@@ -211,7 +214,7 @@ class _Writer:
 
     def write(
         self,
-        pairs: Iterable[tuple[str, str]],
+        pairs: Iterable[tuple[str, str] | None],
         folder: Path,
         progress: Callable[[int], None] | None,
     ) -> None:
@@ -234,10 +237,11 @@ class _Writer:
         }
         (folder / REPORT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
-    def _write_chunk(self, chunk: list[tuple[str, str]], file: IO[bytes]) -> None:
-        first = self.counts["read"] + 1
-        self.counts["read"] += len(chunk)
-        fresh = list(self._fresh(chunk, first))
+    def _write_chunk(self, chunk: list[tuple[str, str] | None], file: IO[bytes]) -> None:
+        given = [(line, *pair) for line, pair in enumerate(chunk, self.lines + 1) if pair]
+        self.lines += len(chunk)
+        self.counts["read"] += len(given)
+        fresh = list(self._fresh(given))
         sides = self.tokenizer.encode_batch([text for _, *pair in fresh for text in pair])
         kept: list[int] = []
         for (line, _, _), source, target in zip(fresh, sides[::2], sides[1::2], strict=True):
@@ -252,14 +256,14 @@ class _Writer:
         self.counts["unknown_tokens"] += int((numbers == Tokenizer.unknown).sum())
         file.write(numbers.tobytes())
 
-    def _fresh(self, chunk: list[tuple[str, str]], first: int) -> Iterator[tuple[int, str, str]]:
+    def _fresh(self, given: list[tuple[int, str, str]]) -> Iterator[tuple[int, str, str]]:
         """The pairs, with their line, that have words on both sides and were not there before."""
         full = [
             (line, source, target)
-            for line, (source, target) in enumerate(chunk, first)
+            for line, source, target in given
             if source.strip() and target.strip()
         ]
-        self.counts["empty"] += len(chunk) - len(full)
+        self.counts["empty"] += len(given) - len(full)
         if not self.cleaning.drop_duplicates:
             yield from full
             return

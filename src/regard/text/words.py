@@ -25,6 +25,8 @@ Span = tuple[int, int]
 
 WORD = re.compile(r"\w+(?:['’\-]\w+)*|[^\w\s]")
 """A word, or a punctuation mark on its own."""
+REACH = 16
+"""So many characters of a text may be spelled in another way before a piece is found again."""
 UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
     r"\U00020000-\U0003ffff]"
@@ -75,17 +77,27 @@ def shares(spans: Sequence[Span], words: Sequence[Span]) -> NDArray[np.float64]:
 
 
 def spelled(decode: Callable[[Sequence[int]], str], ids: Sequence[int], text: str) -> list[Span]:
-    """Where in the text each of the numbers stands that spell it, found by spelling it out."""
-    spans, before = [], 0
+    """Where in the text each of the numbers stands that spell it, found by spelling it out.
+
+    What is not in the text as it is spelled (half a character, an unknown one, other quotation
+    marks) has an empty span where it should be; what comes behind it is found again.
+    """
+    spans: list[Span] = []
+    known, said, start = _lower(text), "", 0
     for i in range(1, len(ids) + 1):
-        # Half a character of UTF-8 is spelled as a sign that is not in the text.
-        after = _common(decode(ids[:i]), text)
-        start = before
+        now = _lower(decode(ids[:i]))
+        piece, said = now[_common(said, now) :].strip(), now
         while start < len(text) and text[start].isspace():
             start += 1
-        spans.append((start, max(start, after)))
-        before = max(before, after)
+        at = known.find(piece, start, start + REACH + len(piece)) if piece else -1
+        spans.append((start, start) if at < 0 else (at, at + len(piece)))
+        start = spans[-1][1]
     return spans
+
+
+def _lower(text: str) -> str:
+    """The text in lower case, each letter where it was."""
+    return "".join(one.lower() if len(one.lower()) == 1 else one for one in text)
 
 
 def _common(one: str, other: str) -> int:
@@ -174,7 +186,7 @@ class Words:
         if not isinstance(word, str):
             return self._numbered(word)
         wanted, _, ordinal = word.partition("#")
-        if not ordinal.isdigit() or not wanted:
+        if not ordinal.isdecimal() or not wanted:
             wanted, ordinal = word, ""
         names = [(i, name) for i, name in enumerate(self._written) if self.is_word[i]]
         found = [i for i, name in names if name == wanted] or [

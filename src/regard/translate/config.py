@@ -18,6 +18,7 @@ from typing import Any, get_args, get_type_hints
 
 from regard.errors import FileError, OptionError
 from regard.nn.config import PRESETS, TransformerConfig
+from regard.translate.scoring import TOKENIZERS
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,9 @@ class TrainingConfig:
     epochs: int = 60
     """How often all sentences are seen."""
     max_steps: int | None = None
-    """Stop after so many updates, whatever the epoch."""
+    """So many updates in all, whatever the epoch."""
+    stop_at: int | None = None
+    """Stop after this update, in the middle of the schedule, for another run to go on from."""
     batch_tokens: int = 4096
     """Tokens in a batch, each side, padding included; all workers together."""
     accumulate: int = 1
@@ -86,8 +89,9 @@ class TrainingConfig:
             _at_least(self, name, 0.0)
         if self.learning_rate is not None:
             _at_least(self, "learning_rate", 0.0)
-        if self.max_steps is not None:
-            _at_least(self, "max_steps", 1)
+        for name in ("max_steps", "stop_at"):
+            if getattr(self, name) is not None:
+                _at_least(self, name, 1)
         if not 0.0 <= self.smoothing < 1.0:
             raise OptionError(
                 f"train: smoothing={self.smoothing}, expected 0 up to, but not including, 1"
@@ -132,6 +136,7 @@ class ValidationConfig:
 
     def __post_init__(self) -> None:
         _one_of(self, "judge", ("bleu", "loss"))
+        _one_of(self, "bleu_tokenize", TOKENIZERS)
         for name in ("valid_every", "checkpoint_every"):
             _at_least(self, name, 1)
         for name in ("average", "patience"):
@@ -152,12 +157,14 @@ class RunConfig:
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, where: str) -> RunConfig:
+    def from_json(cls, text: str | bytes, where: str) -> RunConfig:
         """The configuration that `to_json` wrote; `where` names the file in errors."""
         try:
             given = json.loads(text)
-        except ValueError as error:
+        except ValueError as error:  # also text that is not UTF-8
             raise FileError(f"{where}: not JSON: {error}") from None
+        if not isinstance(given, dict):
+            raise FileError(f"{where}: expected an object with the sections of a configuration")
         return cls().changed(given, where)
 
     def changed(self, given: dict[str, Any], where: str) -> RunConfig:

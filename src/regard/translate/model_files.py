@@ -46,10 +46,11 @@ def bundled(what: str | Path) -> Path:
 
     A folder of that name in the current one comes first, if there is one.
     """
-    own = BUNDLED / str(what)
-    if isinstance(what, str) and "/" not in what and not Path(what).exists() and own.is_dir():
+    name = str(what)
+    own = BUNDLED / name
+    if Path(name).name == name and not Path(name).exists() and own.is_dir():
         return own
-    if what == POCKET and not Path(what).exists():
+    if name == POCKET and not Path(name).exists():
         raise FileError(
             f"{POCKET} does not come with this version of regard; name the folder of a model, such "
             "as `regard train` writes"

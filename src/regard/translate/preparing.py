@@ -73,12 +73,17 @@ def prepare(
         tokenizer = Tokenizer.train(chain.from_iterable(rest), vocabulary, data.subwords)
     cleaning = Cleaning(data.longest, data.max_ratio, data.drop_duplicates)
     known = set(held)
-    rest = (p for i, p in enumerate(_pairs(data)) if i not in chosen and p not in known)
+    apart = ((i in chosen, pair) for i, pair in enumerate(_pairs(data)))
+    own = (None if held_out or pair in known else pair for held_out, pair in apart)
     say(f"Cutting {total:,} pairs into subwords …")
-    train = EncodedPairs.build(rest, tokenizer, folder / "data" / "train", cleaning)
+    train = EncodedPairs.build(own, tokenizer, folder / "data" / "train", cleaning)
+    if (both := total - len(chosen) - train.report.read) > 0:
+        say(f"{both:,} left out: in the validation part as well")
     say(str(train.report))
     everything = Cleaning(data.longest, float("inf"), drop_duplicates=False)
-    EncodedPairs.build(held, tokenizer, folder / "data" / "valid", everything)
+    valid = EncodedPairs.build(held, tokenizer, folder / "data" / "valid", everything)
+    if valid.report.kept < valid.report.read:
+        say(f"Of the validation part, for its loss: {valid.report}")
     write_text(
         folder / "data" / "valid.json",
         {".json": lambda: json.dumps(held, ensure_ascii=False)},

@@ -16,8 +16,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from regard.errors import FileError
+from regard.files import write_text
 
 Figures = dict[str, Any]
+LOG = "log.jsonl"
 
 
 class Progress:
@@ -30,6 +32,11 @@ class Progress:
         self.bleu: float | None = None
         self._bar: Bar | None = None
         self._board: Any = None
+
+    @property
+    def has_log(self) -> bool:
+        """Whether a run has told something in this folder before."""
+        return (self.folder / LOG).exists()
 
     def say(self, text: str) -> None:
         """Plain words to whoever sits there."""
@@ -85,7 +92,7 @@ class Progress:
 
     def _write(self, figures: Figures) -> None:
         try:
-            with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:
+            with (self.folder / LOG).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(figures) + "\n")
         except OSError as error:
             raise FileError(f"train: the log cannot be written: {error.strerror}") from None
@@ -95,10 +102,11 @@ class Progress:
                     self._board.add_scalar(f"{figures['kind']}/{name}", value, figures["step"])
 
     def _rewind(self, step: int) -> None:
-        path = self.folder / "log.jsonl"
+        path = self.folder / LOG
         if path.exists():
             kept = [line for line in read_log(path) if line["step"] <= step]
-            path.write_text("".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8")
+            text = "".join(json.dumps(line) + "\n" for line in kept)
+            write_text(path, {path.suffix: lambda: text}, "train")
 
 
 def read_log(path: Path) -> list[Figures]:

@@ -21,9 +21,9 @@ ENDS = (
 def split(text: str, tokenizer: Tokenizer, longest: int) -> list[Span]:
     """Spans of the text, in order, each of at most `longest` subwords.
 
-    Sentences go together as long as they fit; only one that is too long itself is cut inside. White
-    space around a span belongs to none. A single character is never cut, however many subwords it
-    may be.
+    Each sentence is a span. One that is too long itself is cut inside, into clauses that go
+    together as long as they fit. White space around a span belongs to none. A single character is
+    never cut, however many subwords it may be.
 
     >>> tokenizer = Tokenizer.train(["A cat. A dog. A bird."] * 9, size=20)
     >>> text = "A cat. A bird, a dog, a cat. A dog."
@@ -55,7 +55,7 @@ def _fitting(text: str, span: Span, fits: Callable[[Span], bool], level: int) ->
     whole = False
     for piece in pairwise(edges):
         piece = _trimmed(text, piece)
-        if whole and fits((found[-1][0], piece[1])):
+        if whole and level and fits((found[-1][0], piece[1])):
             found[-1] = (found[-1][0], piece[1])
             continue
         parts = _fitting(text, piece, fits, level + 1)

@@ -22,7 +22,7 @@ def in_threads(work: Callable[[Item], Result], items: Sequence[Item], threads: i
     [0, 1, 4, 9, 16]
     """
     threads = min(threads, len(items))
-    if threads < 2:
+    if threads < 2 or torch.is_autocast_enabled("cpu"):  # which is for one thread only
         return [work(item) for item in items]
     shared = torch.get_num_threads()
     try:

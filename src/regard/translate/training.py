@@ -36,7 +36,7 @@ from regard.text import Batch, Batches, Tokenizer
 from regard.translate.checkpoint import Checkpoint, Checkpoints, Tensors
 from regard.translate.config import RunConfig
 from regard.translate.memory import keep_freed_memory
-from regard.translate.model_files import load_model, save_model
+from regard.translate.model_files import TOKENIZER, bundled, load_model, save_model
 from regard.translate.preparing import Prepared, open_prepared, prepare
 from regard.translate.progress import Progress, clock_words
 from regard.translate.scoring import bleu
@@ -45,20 +45,21 @@ from regard.translate.workers import Workers
 
 TELL_EVERY = 50
 """Updates between two lines of the log."""
-MAY_CHANGE = ("training.epochs", "training.max_steps", "validation.patience")
+MAY_CHANGE = ("training.epochs", "training.max_steps", "training.stop_at", "validation.patience")
 """What may differ when a run goes on: how long it lasts."""
 
 
 def train(config: RunConfig, out: str | Path, progress: Progress | None = None) -> Path:
     """The folder with the trained model; goes on with a run that is there already."""
     keep_freed_memory()
+    asked, config = config, _settled(config)
     workers = Workers.join()
     folder = Path(out)
     progress = progress or Progress(folder)
     progress.quiet = progress.quiet or not workers.first
     try:
         if workers.first:
-            _settle(config, folder, progress.say)
+            _settle(asked, config, folder, progress.say)
         workers.wait()
         _Run(config, folder, workers, progress).go()
     finally:
@@ -67,21 +68,24 @@ def train(config: RunConfig, out: str | Path, progress: Progress | None = None) 
     return folder
 
 
-def _settle(config: RunConfig, folder: Path, say: Callable[[str], None]) -> None:
-    """Make the run's folder and its data, or see that what is there fits the configuration."""
+def _settle(asked: RunConfig, config: RunConfig, folder: Path, say: Callable[[str], None]) -> None:
+    """Make the run's folder and its data, or see that what is there fits the configuration.
+
+    `config` is what becomes of what was `asked` for.
+    """
     path = folder / "config.json"
     if path.exists():
-        there = RunConfig.from_json(path.read_text(encoding="utf-8"), str(path))
-        differ = [line for line in there.differences(_settled(config)) if not _may_change(line)]
+        there = RunConfig.from_json(path.read_bytes(), str(path))
+        differ = [line for line in there.differences(config) if not _may_change(line)]
         if differ:
             raise OptionError(
                 f"train: {folder} holds a run with another configuration ({'; '.join(differ)}); "
                 "give the same, or another --out"
             )
         return
-    if folder.exists() and any(
-        one.name not in ("data", "tokenizer.json") for one in folder.iterdir()
-    ):
+    if folder.exists() and not folder.is_dir():
+        raise FileError(f"train: {folder} is a file; give a folder as --out")
+    if folder.exists() and any(not _begun(one.name) for one in folder.iterdir()):
         raise FileError(f"train: {folder} is not empty and holds no run; give another --out")
     try:
         shutil.rmtree(folder / "data", ignore_errors=True)
@@ -90,8 +94,10 @@ def _settle(config: RunConfig, folder: Path, say: Callable[[str], None]) -> None
         raise FileError(f"train: {folder} cannot be made: {error.strerror}") from None
     tokenizer = None
     if config.training.init_from:
-        tokenizer = Tokenizer.load(Path(config.training.init_from) / "tokenizer.json")
-        config = _settled(config)
+        tokenizer = Tokenizer.load(bundled(config.training.init_from) / TOKENIZER)
+        say(f"The shape of the model and its subwords are those of {config.training.init_from}.")
+    if config.data.longest < asked.data.longest:
+        say(f"Sentences of more than {config.data.longest:,} subwords have no position: left out.")
     prepare(
         config.data,
         config.model.vocabulary,
@@ -103,12 +109,20 @@ def _settle(config: RunConfig, folder: Path, say: Callable[[str], None]) -> None
     write_text(path, {".json": config.to_json}, "train")
 
 
+def _begun(name: str) -> bool:
+    """Whether a file is left from a run that was stopped before it had begun."""
+    return name == "data" or name.lstrip(".").startswith(("tokenizer.json", "config.json"))
+
+
 def _settled(config: RunConfig) -> RunConfig:
-    """A configuration whose model is that of `init_from`, if there is one."""
-    if not config.training.init_from:
-        return config
-    other = load_model(config.training.init_from).config
-    return replace(config, model=replace(other, dropout=config.model.dropout))
+    """A configuration that fits: the model is that of `init_from`, and has room for sentences."""
+    if config.training.init_from:
+        other = load_model(config.training.init_from).config
+        config = replace(config, model=replace(other, dropout=config.model.dropout))
+    most = config.model.max_length - 1  # the end needs a place as well
+    if config.model.position == "learned" and config.data.longest > most:
+        config = replace(config, data=replace(config.data, longest=most))
+    return config
 
 
 def _may_change(line: str) -> bool:
@@ -185,29 +199,34 @@ class _Run:
         if found is not None:
             self._restore(found)
             self.progress.say(f"Going on from the checkpoint of update {found.step:,}.")
+        elif self.progress.has_log:
+            self.progress.say("No checkpoint of this run is left: beginning anew.")
         last = self._last()
-        if self.state.step < last:
-            self._introduce(last)
-            self.progress.start(self.state.step, last)
-            self._loop(last)
+        end = min(last, self.config.training.stop_at or last)
+        if self.state.step < end:
+            self._introduce(end)
+            if self.workers.first:
+                self.progress.start(self.state.step, end)
+            self._loop(last, end)
         if self.workers.first:
             self._finish()
         self.workers.wait()
 
-    def _loop(self, last: int) -> None:
+    def _loop(self, last: int, end: int) -> None:
+        """Updates up to the `end`, of a schedule that reaches to the `last`."""
         every = self.config.validation
         clock = _Clock()
-        while self.state.step < last and not self._stale():
+        while self.state.step < end and not self._stale():
             for group in self._rest_of_epoch():
                 self._update(group, last, clock)
                 step = self.state.step
-                if step % TELL_EVERY == 0 or step == last:
-                    self._tell(clock, last)
-                if step % every.valid_every == 0 or step == last:
+                if step % TELL_EVERY == 0 or step == end:
+                    self._tell(clock, end)
+                if step % every.valid_every == 0 or step == end:
                     self._validate()
                 elif step % every.checkpoint_every == 0:
                     self._save()
-                if step == last or self._stale():
+                if step == end or self._stale():
                     return
             self.state.epoch += 1
             self.state.batch = 0
@@ -339,18 +358,30 @@ class _Run:
     def _finish(self) -> None:
         """Leave the better of the averaged and the best single model in the folder."""
         state, average = self.state, self.config.validation.average
-        steps = [s for s in state.validated[-average:] if s in self.checkpoints.steps()]
+        steps = [s for s in state.validated[-average:] if self._readable(s)]
+        best = state.best_step if self._readable(state.best_step) else None
         if average > 1 and len(steps) > 1:
             _fill(self.model, self.checkpoints.average(steps))
             figures = self._measure()
             self.progress.valid({"step": state.step, "averaged": len(steps), **figures})
-            if figures["judged"] < state.best:
-                self.progress.say(f"The average is no better than update {state.best_step:,}.")
-                _fill(self.model, self.checkpoints.read(state.best_step).model)
-        elif state.best_step and state.best_step != state.step:
-            _fill(self.model, self.checkpoints.read(state.best_step).model)
-        save_model(self.folder, self.model)
+            if best and figures["judged"] < state.best:
+                self.progress.say(f"The average is no better than update {best:,}.")
+                _fill(self.model, self.checkpoints.read(best).model)
+        elif best and best != state.step:
+            _fill(self.model, self.checkpoints.read(best).model)
+        save_model(self.folder, self.model, longest=self.config.data.longest)
         self.progress.say(f"The model is in {self.folder}.")
+
+    def _readable(self, step: int) -> bool:
+        """Whether there is a checkpoint of this update; says so if it is damaged."""
+        if step not in self.checkpoints.steps():
+            return False
+        try:
+            self.checkpoints.read(step)
+        except FileError as error:
+            self.progress.say(f"{error}; doing without it")
+            return False
+        return True
 
     def _introduce(self, last: int) -> None:
         """Say in plain words what will happen, and how long it will take."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +24,8 @@ def check_path(path: Path) -> None:
     _form(path)
     if not path.parent.is_dir():
         raise FileError(f"Vectors.save: cannot write {path}: No such file or directory")
+    if not os.access(path.parent, os.W_OK):
+        raise FileError(f"Vectors.save: cannot write {path}: Permission denied")
 
 
 def write_vectors(path: Path, words: list[str], matrix: NDArray[np.float32]) -> None:
@@ -90,7 +91,7 @@ def _check(word: str, binary: bool) -> None:
     else:
         last = word.rpartition(" ")[2]
         wrong = "\n" in word or (last != word and is_number(last.encode(errors="replace")))
-        wrong = wrong or bool(re.search(r"^\ufeff|^$", word))
+        wrong = wrong or not word
     if wrong or not _is_unicode(word):
         form = "binary" if binary else "text"
         raise OptionError(f"Vectors.save: {word!r} cannot be written to a {form} file")

@@ -255,16 +255,18 @@ def explain(explained: Explained, texts: Mapping[str, Text]) -> Picture:
 
 def _strongest_words(values: Sequence[Array], most: int = 24) -> list[int]:
     """All words, or of many those that some method finds strongest, in their order."""
-    worth = np.max([np.abs(scores) / (np.abs(scores).max() or 1) for scores in values], axis=0)
+    worth = np.nanmax([np.abs(x) / (np.nanmax(np.abs(x)) or 1) for x in values], axis=0)
     if len(worth) <= most:
         return list(range(len(worth)))
     return sorted(int(i) for i in np.argsort(-worth, kind="stable")[:most])
 
 
 def _score_bar(scores: Array, i: int) -> str:
-    low, high = min(0.0, float(scores.min())), max(0.0, float(scores.max()))
+    if np.isnan(scores[i]):
+        return label("·", 38, 0, size=12.5, anchor="end", fill=SOFT, class_="value")
+    low, high = min(0.0, float(np.nanmin(scores))), max(0.0, float(np.nanmax(scores)))
     span, score = (high - low) or 1.0, float(scores[i])
-    best = i == int(scores.argmax())
+    best = i == int(np.nanargmax(scores))
     start = 46 + 92 * (min(score, 0) - low) / span
     bar = {"x": start, "y": -5, "width": 92 * abs(score) / span, "height": 10, "rx": 1}
     number = label(

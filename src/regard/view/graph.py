@@ -38,7 +38,7 @@ def links(
     A line is as wide and as dark as its weight; those at or below ``threshold`` are not drawn.
     ``weights`` is ``(q, k)``, or ``(h, q, k)`` with a colour ("#rrggbb") per head; NaN and −inf
     are masked. ``right`` is ``left`` again unless given. ``heads`` names the heads, else they are
-    numbered from 1. ``focus``, an index or several into
+    numbered from 0. ``focus``, an index or several into
     ``left``, leaves only the lines of those words; with one, the numbers stand at the right.
 
     >>> words = ["the", "cat", "sat"]

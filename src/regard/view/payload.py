@@ -231,8 +231,9 @@ def _kept_keys(
     return np.array(kept)
 
 
-def _rounded(values: Array) -> list[Any]:
-    return np.vectorize(lambda x: float(f"{x:.5g}"))(values).tolist() if values.size else []
+def _rounded(values: Array) -> list[float | None]:
+    """Numbers of five digits; None for nan, which JSON does not have."""
+    return [None if np.isnan(x) else float(f"{x:.5g}") for x in values]
 
 
 def _explained(explained: Explained, texts: Mapping[str, Text]) -> dict[str, Any]:
@@ -244,7 +245,9 @@ def _explained(explained: Explained, texts: Mapping[str, Text]) -> dict[str, Any
             {
                 "name": method.name,
                 "scores": _rounded(method.values(words)),
-                "heads": None if heads is None else _rounded(heads),
+                "heads": None
+                if heads is None
+                else {"shape": list(heads.shape), "scores": _packed(heads, np.float32)},
                 "agreement": None if method.agreement is None else float(method.agreement),
                 "note": method.note,
             }

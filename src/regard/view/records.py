@@ -173,7 +173,7 @@ class Method:
 
     Args:
         name: such as "attention", "norm", "rollout", "knockout".
-        scores: one per word of the explained text that is looked at.
+        scores: one per word of the explained text that is looked at; nan where it is not known.
         heads: the same by layer and head, ``(layers, heads, words)``, where the method has them.
         agreement: rank correlation with knockout, −1 … 1; None for knockout itself.
         note: what the number is, in a few words.
@@ -193,7 +193,7 @@ class Method:
                 f"Explained: {self.name!r} has {len(found)} scores but the text has {words} "
                 "words; give one per word"
             )
-        return _finite(f"Explained: scores of {self.name!r}", found)
+        return _known(f"Explained: scores of {self.name!r}", found)
 
     def by_head(self, words: int) -> Array | None:
         """The scores by layer and head, checked; None where the method has none."""
@@ -205,7 +205,7 @@ class Method:
                 f"Explained: heads of {self.name!r} has {found.shape[2]} words but the text has "
                 f"{words}; give (layers, heads, words)"
             )
-        return _finite(f"Explained: heads of {self.name!r}", found)
+        return _known(f"Explained: heads of {self.name!r}", found)
 
 
 @dataclass(frozen=True)
@@ -281,6 +281,14 @@ class Compared:
     def values(self) -> Array:
         """The cosines as an array, checked."""
         return _finite("Compared: cosine", array("Compared: cosine", self.cosine, "layers"))
+
+
+def _known(where: str, found: npt.NDArray[np.float64]) -> Array:
+    if np.isinf(found).any():
+        raise OptionError(f"{where} expected finite, got {found[np.isinf(found)][0]}; drop it")
+    if found.size and np.isnan(found).all():
+        raise OptionError(f"{where} expected at least one that is known, got only nan; drop it")
+    return found
 
 
 def _finite(where: str, found: npt.NDArray[np.float64]) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -63,7 +64,7 @@ def overview(layers: Sequence[Layer]) -> str:
     wide = _widest([layer.name for layer in layers])
     most = max(layer.heads for layer in layers)
     lines = ["entropy of each head, 0 (looks at one) … 1 (at all alike)"]
-    lines.append(" " * wide + "".join(f"{h + 1:6}" for h in range(most)))
+    lines.append(" " * wide + "".join(f"{h:6}" for h in range(most)))
     for layer in layers:
         entropies = mean_entropies(layer)
         lines.append(_padded(layer.name, wide) + "".join(f"{e:6.2f}" for e in entropies))
@@ -143,7 +144,7 @@ def explain(explained: Explained, texts: Mapping[str, Text]) -> str:
     lines = [f"why {_shown(word)}?", " " * wide + "".join(titles)]
     for i, other in enumerate(words):
         cells = [
-            f"{_fixed(v[i]) + ('*' if i == int(v.argmax()) else ' '):>{w}}"
+            f"{_fixed(v[i]) + ('*' if i == int(np.nanargmax(v)) else ' '):>{w}}"
             for v, w in zip(values, widths, strict=True)
         ]
         lines.append((_padded(other, wide) + "".join(cells)).rstrip())
@@ -226,7 +227,7 @@ def _number(value: Number) -> str:
 
 
 def _fixed(value: Number) -> str:
-    text = f"{value:.2f}"
+    text = "·" if math.isnan(value) else f"{value:.2f}"
     return ("0.00" if text == "-0.00" else text).replace("-", "−")
 
 

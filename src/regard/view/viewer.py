@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.errors import OptionError
+from regard.errors import OptionError, WordError
 from regard.files import write_text
 from regard.view import drawing, html, payload, terminal
 from regard.view._cells import as_data, cell
@@ -336,12 +336,18 @@ class View:
             raise OptionError(f"save: steps expected a list of words, got one text {words!r}")
         wanted = list(words)
         chosen_tokens: dict[str, list[int]] = {}
+        missed: dict[str | int, list[WordError]] = {word: [] for word in wanted}
         for name, text in self.texts.items():
-            there = [w for w in wanted if not isinstance(w, str) or w in text.words]
-            chosen_tokens[name] = _tokens(text, [text.find(w, "save: steps") for w in there])
-        for word in wanted:
-            if isinstance(word, str) and not any(word in t.words for t in self.texts.values()):
-                next(iter(self.texts.values())).find(word, "save: steps")
+            there = []
+            for word in wanted:
+                try:
+                    there.append(text.find(word, "save: steps"))
+                except WordError as error:
+                    missed[word].append(error)
+            chosen_tokens[name] = _tokens(text, there)
+        for errors in missed.values():
+            if errors and len(errors) == len(self.texts):
+                raise errors[0]
         return chosen_tokens
 
 

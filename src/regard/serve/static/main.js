@@ -177,12 +177,13 @@ function mount(payload, live, answer) {
   actions.hidden = false;
   /** @type {Record<string, unknown>} */
   const given = { payload, live, state: place.state };
+  const here = place;
   leave = render({
     el: holder,
     model: {
       get: (name) => given[name],
       set: (name, value) => {
-        if (name !== "state") return;
+        if (name !== "state" || place !== here) return; // what is next is on its way already
         place.state = JSON.parse(value);
         // Browsers allow the address to change only so often, and a slider moves faster.
         clearTimeout(later);

@@ -57,11 +57,18 @@ export function controls(context) {
 
   /** @param {number} hit */
   function find(hit) {
-    const { queries } = reader.sides(state.layer, state.tokens);
-    const found = hits(queries, search.value);
+    const { found, role, units } = searched();
     const at = found.length === 0 ? 0 : (hit + found.length) % found.length;
-    const query = found.length === 0 ? -1 : queries.list[found[at]].tokens[0];
-    set({ search: search.value, hit: at, query, key: -1 });
+    const token = found.length === 0 ? -1 : units.list[found[at]].tokens[0];
+    set({ search: search.value, hit: at, query: -1, key: -1, [role]: token });
+  }
+
+  /** The words found: of those that ask, or, if there are none, of those that are looked at. */
+  function searched() {
+    const { queries, keys } = reader.sides(state.layer, state.tokens);
+    const asking = hits(queries, search.value);
+    if (asking.length > 0) return { found: asking, role: "query", units: queries };
+    return { found: hits(keys, search.value), role: "key", units: keys };
   }
 
   const groups = {
@@ -107,13 +114,13 @@ export function controls(context) {
     tokens.setAttribute("aria-pressed", String(state.tokens));
     slider.value = String(Math.round(Math.sqrt(state.threshold) * 100));
     level.textContent = percent(state.threshold);
-    const found = hits(reader.sides(state.layer, state.tokens).queries, search.value);
+    const { found } = searched();
     count.textContent =
       search.value.trim() === ""
         ? ""
         : found.length === 0
           ? "not there"
-          : `${state.hit + 1} of ${found.length}`;
+          : `${Math.min(state.hit, found.length - 1) + 1} of ${found.length}`;
   }
 
   /** @param {boolean} single whether one head is looked at, or several */

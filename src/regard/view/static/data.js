@@ -43,8 +43,8 @@
  *
  * @typedef {object} MethodData
  * @property {string} name
- * @property {number[]} scores
- * @property {number[][][] | null} heads
+ * @property {(number | null)[]} scores null: not known
+ * @property {{shape: number[], scores: string} | null} heads (layers, heads, words)
  * @property {number | null} agreement
  * @property {string} note
  *
@@ -107,6 +107,21 @@ export function bytes(text) {
   const found = new Uint8Array(plain.length);
   for (let i = 0; i < plain.length; i += 1) found[i] = plain.charCodeAt(i);
   return found.buffer;
+}
+
+/**
+ * Numbers by layer, head and word.
+ * @param {{shape: number[], scores: string}} packed
+ * @returns {Float32Array[][]}
+ */
+export function unpacked({ shape: [layers, heads, words], scores }) {
+  const all = new Float32Array(bytes(scores));
+  return Array.from({ length: layers }, (_, layer) =>
+    Array.from({ length: heads }, (_, head) => {
+      const start = (layer * heads + head) * words;
+      return all.subarray(start, start + words);
+    }),
+  );
 }
 
 export class Reader {

@@ -125,12 +125,14 @@ export function percent(part) {
  * @returns {number | null}
  */
 export function moved(event, at, count, page = 10) {
+  const along = event.currentTarget;
+  const turned = along instanceof Element && getComputedStyle(along).direction === "rtl";
   /** @type {Record<string, number>} */
   const steps = {
     ArrowDown: 1,
-    ArrowRight: 1,
+    ArrowRight: turned ? -1 : 1,
     ArrowUp: -1,
-    ArrowLeft: -1,
+    ArrowLeft: turned ? 1 : -1,
     PageDown: page,
     PageUp: -page,
     Home: -count,

@@ -1,11 +1,20 @@
 /** Explain: several answers to "why this word?", side by side, and links to cut. */
 
+import { unpacked } from "./data.js";
 import { make, number, visible } from "./dom.js";
 import { strength } from "./colour.js";
 
 /** @typedef {import("./index.js").Context} Context */
 /** @typedef {import("./index.js").Shown} Shown */
-/** @typedef {import("./data.js").MethodData} MethodData */
+
+/**
+ * @typedef {object} Method
+ * @property {string} name
+ * @property {number[]} scores NaN: not known
+ * @property {Float32Array[][] | null} heads
+ * @property {number | null} agreement
+ * @property {string} note
+ */
 
 const FEW = 14;
 const WHY_NOT = "Cutting needs the model: look at this in a notebook or with regard serve.";
@@ -26,9 +35,15 @@ export function explainView(context) {
   let all = other.words.length <= FEW || cut.size > 0;
   let chosen = -1;
   let asked = 0;
-  let apart = explained.methods.find(({ heads }) => heads !== null) ?? null;
-  const best = explained.methods.map((method) => strongest(method.scores));
-  const shaded = explained.methods.at(-1);
+  /** @type {Method[]} */
+  const methods = explained.methods.map((method) => ({
+    ...method,
+    scores: method.scores.map((score) => score ?? NaN),
+    heads: method.heads && unpacked(method.heads),
+  }));
+  let apart = methods.find(({ heads }) => heads !== null) ?? null;
+  const best = methods.map((method) => strongest(method.scores));
+  const shaded = methods.at(-1);
 
   const sentence = make("p", { class: "sentence", dir: "auto" });
   const table = make("table", { class: "answers" });
@@ -60,8 +75,8 @@ export function explainView(context) {
     if (all) return words;
     const worth = words.map((word) =>
       Math.max(
-        ...explained.methods.map(
-          (m, i) => Math.abs(m.scores[word]) / (Math.abs(m.scores[best[i]]) || 1),
+        ...methods.map(
+          (m, i) => known(Math.abs(m.scores[word])) / (Math.abs(m.scores[best[i]]) || 1),
         ),
       ),
     );
@@ -73,13 +88,14 @@ export function explainView(context) {
 
   function fill() {
     const palette = context.colours();
-    const most = shaded ? Math.max(...shaded.scores.map(Math.abs), 1e-9) : 1;
+    const most = shaded ? Math.max(...shaded.scores.map((s) => Math.abs(known(s))), 1e-9) : 1;
+    const held = focused();
     sentence.replaceChildren(
       ...own.words.flatMap((word, i) => {
         const here = i === explained.word;
         const span = make("span", { class: here ? "chosen word" : "shaded word" }, visible(word));
         if (same && !here && shaded) {
-          const dark = strength(shaded.scores[i] / most) * 0.6;
+          const dark = strength(known(shaded.scores[i]) / most) * 0.6;
           if (Math.abs(dark) > 0.08) {
             span.style.background = palette.ramp(dark);
             span.style.color = palette.ink(dark);
@@ -88,7 +104,7 @@ export function explainView(context) {
         return [span, " "];
       }),
     );
-    const heads = explained.methods.map((method) => {
+    const heads = methods.map((method) => {
       const agrees =
         method.agreement === null ? "" : `agrees with knockout ${number2(method.agreement)}`;
       return make(
@@ -120,18 +136,29 @@ export function explainView(context) {
     more.textContent = all ? "only the strongest" : `all ${other.words.length} words`;
     more.style.display = other.words.length <= FEW ? "none" : "";
     byHead();
+    const again = held && table.querySelector(held);
+    if (again instanceof HTMLElement) again.focus({ preventScroll: true });
+  }
+
+  /** The button in the table that hears the keys, if one does: how to find it in the next table. */
+  function focused() {
+    const root = /** @type {ShadowRoot} */ (table.getRootNode());
+    const button = root.activeElement;
+    if (!button || !table.contains(button)) return null;
+    const word = button.closest("tr")?.dataset.word;
+    if (word !== undefined) return `tr[data-word="${word}"] .${button.className}`;
+    const method = button.closest("th")?.dataset.method;
+    return method === undefined ? null : `th[data-method="${CSS.escape(method)}"] button`;
   }
 
   /**
    * The name of a method that knows its heads: a button that shows them below.
-   * @param {MethodData} method
+   * @param {Method} method
    */
   function title(method) {
     const show = () => {
       apart = method;
       fill();
-      const again = table.querySelector(`th[data-method="${CSS.escape(method.name)}"] button`);
-      if (again instanceof HTMLElement) again.focus();
     };
     const said = {
       "aria-pressed": String(apart === method),
@@ -146,7 +173,7 @@ export function explainView(context) {
 
   /** @param {number} word */
   function row(word) {
-    const cells = explained.methods.map((method, i) =>
+    const cells = methods.map((method, i) =>
       make(
         "td",
         { class: best[i] === word ? "best" : null, "data-method": method.name },
@@ -188,19 +215,20 @@ export function explainView(context) {
     );
   }
 
-  /** @param {MethodData} method @param {number} word */
+  /** @param {Method} method @param {number} word */
   function bar(method, word) {
-    const low = Math.min(0, ...method.scores);
-    const high = Math.max(0, ...method.scores);
+    const scores = method.scores.map(known);
+    const low = Math.min(0, ...scores);
+    const high = Math.max(0, ...scores);
     const span = high - low || 1;
-    const score = method.scores[word];
+    const score = scores[word];
     const fillIn = make("i", { class: score < 0 ? "below" : null });
     fillIn.style.left = `${((Math.min(score, 0) - low) / span) * 100}%`;
     fillIn.style.width = `${(Math.abs(score) / span) * 100}%`;
     return make(
       "div",
       { class: "bar" },
-      make("span", { class: "figure" }, number2(score)),
+      make("span", { class: "figure" }, number2(method.scores[word])),
       make("span", { class: "room" }, fillIn),
     );
   }
@@ -217,8 +245,6 @@ export function explainView(context) {
     if (cut.has(word)) cut.delete(word);
     else cut.add(word);
     set({ cut: [...cut] });
-    const button = table.querySelector(`tr[data-word="${word}"] .cut`);
-    if (button instanceof HTMLElement) button.focus();
     question();
   }
 
@@ -246,6 +272,10 @@ export function explainView(context) {
 
   /** @param {{before: string, after: string, note?: string}} reply */
   function told(reply) {
+    if (reply.before === "" && reply.after === "") {
+      outcome.replaceChildren(make("p", { class: "note" }, reply.note ?? ""));
+      return;
+    }
     const before = reply.before.split(" ");
     const after = reply.after.split(" ");
     const kept = common(before, after);
@@ -272,19 +302,17 @@ export function explainView(context) {
     const word =
       chosen >= 0
         ? chosen
-        : strongest(method.scores.map((s, i) => (same && i === explained.word ? -Infinity : s)));
+        : strongest(method.scores.map((s, i) => (same && i === explained.word ? NaN : s)));
     const grid = method.heads;
-    const most = Math.max(...grid.flat().map((scores) => Math.abs(scores[word])), 1e-9);
+    const most = Math.max(...grid.flat().map((scores) => Math.abs(known(scores[word]))), 1e-9);
     const widest = Math.max(...grid.map((heads) => heads.length));
     const palette = context.colours();
     const box = make("div", { class: "chips" });
     box.style.gridTemplateColumns = `max-content repeat(${widest}, 20px)`;
     grid.forEach((heads, layer) => {
-      box.append(
-        make("span", { class: "name" }, explained.layerNames[layer] ?? `layer ${layer}`),
-      );
+      box.append(make("span", { class: "name" }, explained.layerNames[layer] ?? `layer ${layer}`));
       for (let head = 0; head < widest; head += 1) {
-        const score = heads[head]?.[word] ?? 0;
+        const score = known(heads[head]?.[word] ?? 0);
         const told = `${explained.layerNames[layer] ?? `layer ${layer}`}, head ${head}: ${number(score)}`;
         const chip = make("button", {
           type: "button",
@@ -314,10 +342,7 @@ export function explainView(context) {
   function enter(layer, head) {
     const name = explained.layerNames[layer];
     const found = reader.payload.layers.findIndex((one) => one.name === name);
-    if (
-      found < 0 &&
-      reader.payload.layers.length !== explained.methods.find((m) => m.heads)?.heads?.length
-    )
+    if (found < 0 && reader.payload.layers.length !== methods.find((m) => m.heads)?.heads?.length)
       return;
     const query = own.places.indexOf(explained.word);
     set({
@@ -338,9 +363,14 @@ export function explainView(context) {
 function strongest(scores) {
   let at = 0;
   scores.forEach((score, i) => {
-    if (score > scores[at]) at = i;
+    if (Number.isNaN(scores[at]) || score > scores[at]) at = i;
   });
   return at;
+}
+
+/** @param {number} score 0 for one that is not known */
+function known(score) {
+  return Number.isNaN(score) ? 0 : score;
 }
 
 /** @param {string} text */
@@ -350,6 +380,7 @@ function capital(text) {
 
 /** @param {number} value */
 function number2(value) {
+  if (Number.isNaN(value)) return "·";
   const text = value.toFixed(Math.abs(value) >= 100 ? 0 : 2);
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
 }

@@ -26,6 +26,7 @@ export function headView(context) {
   /** @type {{role: Role, unit: number} | null} */
   let hovered = null;
   let scrolledFor = "";
+  let hoveredIn = "";
   /** @type {Record<Role, {units: Units | null, made: Map<number, {item: HTMLElement, value: HTMLElement}>}>} */
   const pools = {
     query: { units: null, made: new Map() },
@@ -322,7 +323,10 @@ export function headView(context) {
     sheet.style.height = `${rows * PITCH}px`;
     // A word that was found or chosen elsewhere is brought into sight, once.
     const unit = Math.max(chosen("query"), chosen("key"));
-    const now = `${state.query} ${state.key} ${state.tokens} ${state.layer}`;
+    const here = `${state.tokens} ${state.layer}`;
+    if (here !== hoveredIn) hovered = null;
+    hoveredIn = here;
+    const now = `${state.query} ${state.key} ${here}`;
     if (now !== scrolledFor && unit >= 0 && element.isConnected) reveal(unit);
     scrolledFor = now;
     paint();

@@ -16,7 +16,7 @@ import { explainView } from "./explain.js";
 import { headView } from "./head.js";
 import { matrixView } from "./matrix.js";
 import { overviewView } from "./overview.js";
-import { beginning, fitted } from "./state.js";
+import { beginning, fitted, moving } from "./state.js";
 import { stepsView } from "./steps.js";
 import { STYLE } from "./style.js";
 
@@ -115,7 +115,7 @@ function viewer(root, reader, model, ask) {
     live: model.get("live") ?? [],
     colours: () => palette,
     set: (patch) => {
-      Object.assign(state, patch);
+      Object.assign(state, moving(reader, state, patch.layer), patch);
       model.set?.("state", JSON.stringify({ ...state, search: "" }));
       model.save_changes?.();
       update();
@@ -221,7 +221,12 @@ function viewer(root, reader, model, ask) {
   }
 
   root.append(frame);
-  const resized = new ResizeObserver(() => shown.get(current)?.update());
+  let width = 0;
+  const resized = new ResizeObserver(() => {
+    if (main.clientWidth === width) return; // taller by what a view itself has shown
+    width = main.clientWidth;
+    shown.get(current)?.update();
+  });
   if (open.length === 0) {
     main.textContent = "There is nothing to show: the payload has no layers.";
   } else {

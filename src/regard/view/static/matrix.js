@@ -510,7 +510,12 @@ export function matrixView(context) {
       return;
     }
     const weight = reader.weight(state.layer, head(), state.tokens, under.query, under.key);
-    const told = weight !== null ? share(weight) : layer.whole ? "masked" : "too weak to be kept";
+    const told =
+      weight !== null
+        ? share(weight)
+        : layer.whole || (layer.kind === "masked" && under.key > under.query)
+          ? "masked"
+          : "masked, or too weak to be kept";
     live.replaceChildren(
       word,
       " → ",

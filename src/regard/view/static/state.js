@@ -47,7 +47,8 @@ export function beginning(reader, open, given) {
     );
     state.layer = Math.max(layer, 0);
   }
-  Object.assign(state, sensible(given, state));
+  const remembered = sensible(given, state);
+  Object.assign(state, moving(reader, state, remembered.layer), remembered);
   if (!open.includes(state.view)) state.view = open[0];
   fitted(reader, state);
   return state;
@@ -76,9 +77,30 @@ function sensible(given, state) {
       ([name, value]) =>
         name in usual &&
         typeof value === typeof usual[name] &&
-        Array.isArray(value) === Array.isArray(usual[name]),
+        Array.isArray(value) === Array.isArray(usual[name]) &&
+        (typeof value !== "number" || Number.isInteger(value) || name === "threshold") &&
+        (name !== "threshold" || (Number(value) >= 0 && Number(value) <= 1)) &&
+        (name !== "theme" || ["auto", "light", "dark"].includes(String(value))),
     ),
   );
+}
+
+/**
+ * What is chosen in one layer means nothing in another that is about another text.
+ * @param {Reader} reader
+ * @param {State} state
+ * @param {number | undefined} layer where it goes
+ * @returns {Partial<State>} what has to be let go
+ */
+export function moving(reader, state, layer) {
+  const { layers } = reader.payload;
+  const here = layers[state.layer];
+  const there = layers[layer ?? state.layer];
+  if (!here || !there) return {};
+  return {
+    ...(here.queries === there.queries ? {} : { query: -1 }),
+    ...(here.keys === there.keys ? {} : { key: -1 }),
+  };
 }
 
 /**
