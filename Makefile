@@ -6,8 +6,10 @@ READY := .venv/.ready
 .PHONY: demo test check bench docs clean
 
 demo: $(READY)
-	@echo; $(BIN)/regard steps "the cat sat" --word cat
-	@echo; $(BIN)/python examples/look.py
+	@echo; printf '%s\n' "The animal didn't cross the street because it was too tired." \
+	  "The animal didn't cross the street because it was too wide." | $(BIN)/regard translate
+	@echo; $(BIN)/regard explain --word it --top 6 \
+	  "The animal didn't cross the street because it was too tired."
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2

@@ -16,7 +16,7 @@ from regard.text.grammar import generate
 BUILT_IN = {
     "first": {"reference": 24_000, "senses": 12_000},
     "second": {"reference": 100_000, "senses": 30_000},
-    "third": {"reference": 48_000, "senses": 24_000},
+    "third": {"reference": 48_000, "senses": 12_000},
 }
 ALONE = ("second",)
 """Without Tatoeba."""

@@ -33,9 +33,9 @@ into. {parameters:,} parameters in {shape}, stored as float16.
 - **regard's built-in corpus** (`regard corpus`): {reference:,} sentences in which *it* stands for
   one of two nouns, and {senses:,} with a word of two senses, all from the training split.
 
-By two workers of `regard train` on two cores, with the recipe in `models/pocket-en-de`: first the
-language, then mostly who *it* is. The recipe, run again on the same machine with the same versions,
-gives the same weights.
+By two workers of `regard train` on two cores, in three runs, by the recipe in
+`models/pocket-en-de`: the language, then who *it* is, then both. Run again on the same machine with
+the same versions, it gives the same weights.
 
 ## How good it is
 

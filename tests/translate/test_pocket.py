@@ -31,12 +31,13 @@ def test_the_animal_and_the_street(pocket: Translator) -> None:
     assert " sie " in wide
 
 
-@pytest.mark.parametrize("kind", ["reference", "senses"])
-def test_what_it_must_understand(pocket: Translator, kind: str) -> None:
+@pytest.mark.parametrize(("kind", "least"), [("reference", 0.9), ("senses", 0.8)])
+def test_what_it_must_understand(pocket: Translator, kind: str, least: float) -> None:
+    """On a part of the test split; what it reaches on all of it stands in its card."""
     pairs = list(generate(kind, "test", 200, seed=7))
     found = pocket.translate([pair.source for pair in pairs], beam=1)
     right = [judge(pair, one.text) is True for pair, one in zip(pairs, found, strict=True)]
-    assert sum(right) >= 0.9 * len(right)  # measured on more, and with a beam: see its card
+    assert sum(right) >= least * len(right)
 
 
 def test_it_is_small(pocket: Translator) -> None:
@@ -66,10 +67,10 @@ def test_any_text_has_an_end(pocket: Translator, text: str) -> None:
 
 
 def test_a_long_text_is_translated_sentence_by_sentence(pocket: Translator) -> None:
-    text = " ".join([TIRED, "The cat sleeps."] * 30)
+    text = " ".join([TIRED, "The cat sleeps."] * 700)  # ten thousand words
     [found] = pocket.translate([text], beam=1)
-    assert found.parts > 1
-    assert found.text.count(".") >= 50
+    assert found.parts == 1400
+    assert found.text.count("Die Katze schläft.") == 700
 
 
 def test_a_folder_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

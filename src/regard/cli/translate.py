@@ -68,7 +68,7 @@ def translate(
     translator = Translator.load(model)
     threads = torch.get_num_threads() if threads is None else threads
     done = 0
-    if source is not None and output is not None and output.exists() and output.samefile(source):
+    if source and output and source.exists() and output.exists() and output.samefile(source):
         raise OptionError(f"translate: {output} is what is read; write to another file")
     chunks = incoming(source)
     first = next(chunks, [])  # before anything is written over: it may not be readable

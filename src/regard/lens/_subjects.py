@@ -7,7 +7,7 @@ vectors layer by layer; everything that it says follows from the last of these.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import tokenizers
@@ -16,14 +16,17 @@ from torch import Tensor, nn
 
 from regard.attention import causal, padding
 from regard.errors import OptionError
+from regard.lens.cutting import Cut, cut
 from regard.nn import Classifier, LanguageModel, Transformer
 from regard.text import Tokenizer, padded
 from regard.text.words import Words, spelled
-from regard.translate.alignment import written_spans
-from regard.translate.search import Beam, search
+from regard.translate.alignment import attention_to_source, written_spans
+from regard.translate.search import Beam, longest, search
 from regard.translate.translator import Translator
 
 BEAM = 5
+SURE = 0.7
+"""What is written for a word looks at it about as much as what looks at it most."""
 
 
 class Reading:
@@ -67,6 +70,22 @@ class Subject(Protocol):
         """
 
     def spell(self, said: Sequence[int]) -> str: ...
+
+    def written_for(
+        self, reading: Reading, said: Sequence[int], tokens: Sequence[int]
+    ) -> list[int]:
+        """Which of the numbers that were said stand for these tokens of the text.
+
+        None, if it says nothing of the kind, or nobody knows.
+        """
+
+    def say_blindly(
+        self, last: Tensor, said: Sequence[int], hidden: Mapping[int, Sequence[int]]
+    ) -> list[int]:
+        """What is said if some of it is written without looking at some tokens of the text.
+
+        `hidden`: which tokens, by the places of what is `written_for` a word.
+        """
 
     def log_probability(self, last: Tensor, said: Sequence[int]) -> Tensor:
         """``(b,)``: of saying this, given the last vectors of b unpadded rows of one length."""
@@ -134,6 +153,45 @@ class _Translating:
     def spell(self, said: Sequence[int]) -> str:
         return self.tokenizer.decode(said)
 
+    def written_for(
+        self, reading: Reading, said: Sequence[int], tokens: Sequence[int]
+    ) -> list[int]:
+        if not said:
+            return []
+        layers = range(len(self.model.decoder.blocks))
+        source = [reading.ids[:-1]]
+        found = [attention_to_source(self.model, source, [said], layer)[0] for layer in layers]
+        weights = torch.stack(found).mean(0)
+        own = [token for token in tokens if token < weights.shape[1]]
+        amounts = weights[:, own].sum(1)
+        least = SURE * float(amounts.max())
+        return [
+            i
+            for i, (row, amount) in enumerate(zip(weights, amounts, strict=True))
+            if int(row.argmax()) in own and float(amount) >= least
+        ]
+
+    def say_blindly(
+        self, last: Tensor, said: Sequence[int], hidden: Mapping[int, Sequence[int]]
+    ) -> list[int]:
+        cuts = {place: Cut(place, tokens, kind="cross") for place, tokens in hidden.items()}
+        kept = next((i for i in sorted(cuts) if self._next(last, said[:i], cuts) != said[i]), None)
+        if kept is None:
+            return list(said)
+        told = list(said[:kept])
+        while len(told) < longest(last.shape[1]):
+            word = self._next(last, told, cuts)
+            if word == Tokenizer.end:
+                break
+            told.append(word)
+        return told
+
+    def _next(self, last: Tensor, told: Sequence[int], cuts: Mapping[int, Cut]) -> int:
+        """The likeliest word after these."""
+        target = torch.tensor([[Tokenizer.start, *told]], device=last.device)
+        with cut(self.model, [one for place, one in cuts.items() if place <= len(told)]):
+            return int(self.model.logits(self.model.decode(target, last)[:, -1]).argmax())
+
     def log_probability(self, last: Tensor, said: Sequence[int]) -> Tensor:
         target = torch.tensor([[Tokenizer.start, *said]], device=last.device)
         hidden = self.model.decode(target.expand(len(last), -1), last)
@@ -185,6 +243,16 @@ class _Stack:
 
     def spell(self, said: Sequence[int]) -> str:
         return self.tokenizer.decode(said)
+
+    def written_for(
+        self, reading: Reading, said: Sequence[int], tokens: Sequence[int]
+    ) -> list[int]:
+        return []
+
+    def say_blindly(
+        self, last: Tensor, said: Sequence[int], hidden: Mapping[int, Sequence[int]]
+    ) -> list[int]:
+        return list(said)
 
     def log_probability(self, last: Tensor, said: Sequence[int]) -> Tensor:
         return _of_these(self._logits(last).unsqueeze(1), said)
@@ -271,6 +339,16 @@ class _HuggingFace:
 
     def spell(self, said: Sequence[int]) -> str:
         return self._decode(said) if self._fast is None else str(self._fast.decode(list(said)))
+
+    def written_for(
+        self, reading: Reading, said: Sequence[int], tokens: Sequence[int]
+    ) -> list[int]:
+        return []
+
+    def say_blindly(
+        self, last: Tensor, said: Sequence[int], hidden: Mapping[int, Sequence[int]]
+    ) -> list[int]:
+        return list(said)
 
     def log_probability(self, last: Tensor, said: Sequence[int]) -> Tensor:
         if not self.translates:

@@ -104,7 +104,7 @@ def _effects(
     order = sorted(
         (i for i in links if real[i] and i != word), key=lambda i: -float(probability[i])
     )[:TRIED]
-    instead = say_without(subject, reading, [links[i] for i in order])
+    instead = say_without(subject, reading, [links[i] for i in order], said)
     effects = [Effect(i, subject.spell(found)) for i, found in zip(order, instead, strict=True)]
     before = subject.spell(said)
     return tuple([one for one in effects if one.text != before] or effects[:1])

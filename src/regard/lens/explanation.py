@@ -253,7 +253,10 @@ class Explanation:
             return list(range(len(self.names)))
         if n < 1:
             raise OptionError(f"explain: top {n}, expected 1 or more")
-        return foremost([self.scores(name) for name in reversed(METHODS)], self._others, n)
+        ranked = [self.scores(name) for name in reversed(METHODS)]
+        if self.probability is not None:
+            ranked.insert(0, self.probability)
+        return foremost(ranked, self._others, n)
 
 
 def turned(before: str, after: str) -> str:

@@ -1,8 +1,13 @@
-"""Knockout: links are cut, one at a time, and what changes is measured."""
+"""Knockout: links are cut, one at a time, and what changes is measured.
+
+In a translator a word looks at others twice: where it is read, and again where its translation is
+written. What the model says is asked with the link cut in both places.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -53,7 +58,9 @@ def knock(
                 torch.linalg.vector_norm(after - before) / torch.linalg.vector_norm(before)
             )
         if likely is not None and said is not None:
-            unsaid.append(likely - subject.log_probability(last, said))
+            blind = _blind(subject, reading, part, said)
+            with cut(subject.model, blind) if blind else nullcontext():
+                unsaid.append(likely - subject.log_probability(last, said))
     return Changes(
         torch.stack(moved) if moved else whole.new_zeros(0),
         None if likely is None else torch.cat([whole.new_zeros(0), *unsaid]),
@@ -61,14 +68,61 @@ def knock(
 
 
 @torch.no_grad()
-def say_without(subject: Subject, reading: Reading, links: Sequence[Link]) -> list[list[int]]:
-    """What the model says when it has read the text with each link cut by itself."""
+def say_without(
+    subject: Subject, reading: Reading, links: Sequence[Link], said: Sequence[int]
+) -> list[list[int]]:
+    """What the model says, instead of what it `said`, when each link is cut by itself."""
     found: list[list[int]] = []
     for part in _parts(links, len(reading.ids) * 8):  # writing takes more than reading
         with cut(subject.model, _cuts(part)):
             last = subject.layers([reading] * len(part))[-1]
-        found += subject.say(reading, last)
+        for vectors, instead, link in zip(last, subject.say(reading, last), part, strict=True):
+            found.append(_or_blindly(subject, reading, vectors, instead, said, [link]))
     return found
+
+
+@torch.no_grad()
+def say_without_all(
+    subject: Subject, reading: Reading, links: Sequence[Link], last: Tensor, said: Sequence[int]
+) -> list[int]:
+    """The same when all links are cut together; `last` ``(1, n, width)`` was read without them."""
+    instead = subject.say(reading, last)[0]
+    return _or_blindly(subject, reading, last[0], instead, said, links)
+
+
+def _or_blindly(
+    subject: Subject,
+    reading: Reading,
+    last: Tensor,
+    instead: list[int],
+    said: Sequence[int],
+    links: Sequence[Link],
+) -> list[int]:
+    """What is said instead; if it is the same, what is said without looking while writing."""
+    if instead != list(said):
+        return instead
+    hidden: dict[int, set[int]] = {}
+    for link in links:
+        for place in subject.written_for(reading, said, link.looks):
+            hidden.setdefault(place, set()).update(link.at)
+    if not hidden:
+        return instead
+    tokens = {place: sorted(keys) for place, keys in hidden.items()}
+    return subject.say_blindly(last.unsqueeze(0), said, tokens)
+
+
+def _blind(
+    subject: Subject, reading: Reading, links: Sequence[Link], said: Sequence[int]
+) -> list[Cut]:
+    """The same links where the translation of the word is written, each in its own row."""
+    places = {
+        looks: subject.written_for(reading, said, looks) for looks in {one.looks for one in links}
+    }
+    return [
+        Cut(tuple(places[link.looks]), link.at, link.layer, link.head, row=row, kind="cross")
+        for row, link in enumerate(links)
+        if places[link.looks]
+    ]
 
 
 def _cuts(links: Sequence[Link]) -> list[Cut]:

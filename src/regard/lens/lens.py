@@ -17,7 +17,7 @@ from regard.lens.cutting import cut
 from regard.lens.explaining import MOST, explained
 from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores, read_questions, score_heads
-from regard.lens.knocking import Link, knock
+from regard.lens.knocking import Link, knock, say_without_all
 from regard.lens.opening import opened
 from regard.lens.summary import Summary, summarise
 from regard.lens.watching import Seen, watch
@@ -232,8 +232,11 @@ class Lens:
                 changed = self._subject.layers([reading])[-1]
             before = after = ""
             if speaks(self._subject, reading):
-                said = self._subject.say(reading, torch.cat((whole, changed)))
-                before, after = map(self._subject.spell, said)
+                said = self._subject.say(reading, whole)[0]
+                instead = say_without_all(
+                    self._subject, reading, [Link(*map(tuple, one)) for one in cuts], changed, said
+                )
+                before, after = self._subject.spell(said), self._subject.spell(instead)
         apart, lengths = (
             torch.linalg.vector_norm(words.averaged(one[0]), dim=-1)
             for one in (changed - whole, whole)

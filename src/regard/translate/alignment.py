@@ -88,12 +88,13 @@ def attention_to_source(
     """For each pair, how much each target subword attends to each source subword.
 
     The decoder reads the finished translation once; the weights are those of one block's attention
-    to the encoder, averaged over its heads. The row of a word is that of the step which *reads* it:
-    there attention rests on what the word came from, while the step which predicts it already
-    looks for the next (Chen et al., "Accurate Word Alignment Induction from Neural Machine
-    Translation", 2020). Only in the last block, which has no later one to read for, is it that of
-    the step which predicts the word. What goes to the end of the source is left out, and the row
-    made to sum to 1.
+    to the encoder, averaged over its heads, at the step which writes the subword. What goes to the
+    end of the source is left out, and the row made to sum to 1.
+
+    In some models attention rests on what a word came from one step later, when it is read (Chen et
+    al., "Accurate Word Alignment Induction from Neural Machine Translation", 2020). In those that
+    `regard train` makes it does not: in pocket-en-de the step which writes *er*, *sie* or *es*
+    looks at *it* most of all, in all of 120 sentences, and the next step in none.
     """
     depth = len(model.decoder.blocks)
     layer = default_layer(depth) if layer is None else layer
@@ -119,8 +120,7 @@ def attention_to_source(
     weights = look(q, k, v, mask=mask, bias=bias).weights().mean(1)
     found = []
     for row, s, t in zip(weights, map(len, sources), map(len, targets), strict=True):
-        first = 0 if layer == depth - 1 else 1
-        part = row[first : first + t, :s]
+        part = row[:t, :s]
         found.append(part / part.sum(1, keepdim=True).clamp(min=1e-9))
     return found
 

@@ -112,7 +112,7 @@ def load_model(folder: str | Path) -> Transformer:
     folder = bundled(folder)
     config = _read_shape(folder / SHAPE)
     weights = _read_weights(folder / WEIGHTS)
-    with torch.device("meta"):  # random numbers that are replaced at once would only cost time
+    with torch.random.fork_rng(devices=[]):  # the device "meta" would take a second to wake up
         model = Transformer(config)
     wanted = {
         name: weight
