@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from regard.errors import FileError
+from regard.lens import Lens
 from regard.text.grammar import generate, judge
 from regard.translate import Translator
 from regard.translate.model_files import BUNDLED, POCKET, bundled
@@ -38,6 +39,27 @@ def test_what_it_must_understand(pocket: Translator, kind: str, least: float) ->
     found = pocket.translate([pair.source for pair in pairs], beam=1)
     right = [judge(pair, one.text) is True for pair, one in zip(pairs, found, strict=True)]
     assert sum(right) >= least * len(right)
+
+
+def test_the_link_that_decides(pocket: Translator) -> None:
+    lens = Lens(pocket)
+    explanation = lens.explain(TIRED, "it")
+    changed = {explanation.names[one.word]: one.text for one in explanation.effects}
+    assert " es " in (explanation.said or "")
+    assert " es " not in changed["animal"]
+    assert 'With the link it → animal cut, the translation turns from "es" to' in (
+        explanation.conclusion
+    )
+    without = lens.without(TIRED, [("it", "animal")])
+    assert (without.before, without.after) == (explanation.said, changed["animal"])
+    assert explanation.top("knockout", 1)[0][0] != "animal"  # no weight of the encoder tells
+
+
+def test_two_bats(pocket: Translator) -> None:
+    found = Lens(pocket).compare("bat", "He hit the ball with the bat.", "The bat is a mammal.")
+    assert [side.becomes for side in found.sides] == ["Schläger", "Fledermaus"]
+    assert found.static == pytest.approx(1.0, abs=1e-5)
+    assert float(found.cosine[-1]) < 0.8
 
 
 def test_it_is_small(pocket: Translator) -> None:
