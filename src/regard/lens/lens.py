@@ -233,9 +233,8 @@ class Lens:
             before = after = ""
             if speaks(self._subject, reading):
                 said = self._subject.say(reading, whole)[0]
-                instead = say_without_all(
-                    self._subject, reading, [Link(*map(tuple, one)) for one in cuts], changed, said
-                )
+                links_cut = [Link(tuple(looks), tuple(at)) for looks, at in cuts]
+                instead = say_without_all(self._subject, reading, links_cut, changed, said)
                 before, after = self._subject.spell(said), self._subject.spell(instead)
         apart, lengths = (
             torch.linalg.vector_norm(words.averaged(one[0]), dim=-1)
