@@ -14,9 +14,9 @@ from regard.text import read_pairs
 from regard.text.grammar import generate
 
 BUILT_IN = {
-    "first": {"reference": 24_000, "senses": 12_000},
-    "second": {"reference": 100_000, "senses": 30_000},
-    "third": {"reference": 48_000, "senses": 12_000},
+    "first": {"reference": 20_000, "senses": 20_000},
+    "second": {"reference": 100_000, "senses": 60_000},
+    "third": {"reference": 48_000, "senses": 24_000},
 }
 ALONE = ("second",)
 """Without Tatoeba."""

@@ -137,7 +137,7 @@ def test_json(run: Run, model: Path) -> None:
     assert len(data["alternatives"]) == 2
     assert data["score"] > data["alternatives"][0]["score"] > data["alternatives"][1]["score"]
     assert data["alignment"]["source"] == ["two", "fünf", "."]
-    assert [pair[0] for pair in data["alignment"]["pairs"]] == [0, 1, 2]
+    assert data["alignment"]["pairs"] == [[0, 0], [1, 1], [2, 2]]
     plain = json.loads(run(f"--model={model}", "--json", stdin=b"\n").out)
     assert plain == {"source": "", "text": "", "score": 0.0}
 

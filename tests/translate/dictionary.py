@@ -1,9 +1,8 @@
 """A Transformer set by hand, which translates number words one by one: nothing is trained.
 
-Word i of the translation is that of word i of the source. The last block of the decoder looks at
-the source word at its own position (sines and cosines of positions have their largest product where
-they are equal) and writes its translation. The block before looks one position back, at the word
-that was just read, and writes nothing: so alignments are known exactly.
+Word i of the translation is that of word i of the source. Both blocks of the decoder look at the
+source word at their own position (sines and cosines of positions have their largest product where
+they are equal), and the last one writes its translation: so alignments are known exactly.
 """
 
 from __future__ import annotations
@@ -11,9 +10,7 @@ from __future__ import annotations
 import random
 
 import torch
-from torch import Tensor
 
-from regard.attention import Sinusoidal
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer
 from regard.translate import Translator
@@ -57,19 +54,12 @@ def dictionary(softness: float = 1.6) -> Translator:
             table.zero_()
             table[:, words] = torch.eye(tokenizer.size, dtype=torch.float64)
         model.output /= softness
-        look_back, look_here = (block.cross for block in model.decoder.blocks)
-        assert look_back is not None
-        assert look_here is not None
-        for layer, back in ((look_back, 1), (look_here, 0)):
-            layer.w_q[PLACES, PLACES] = 40 * _turned_back(back)
+        looks, writes = (block.cross for block in model.decoder.blocks)
+        assert looks is not None
+        assert writes is not None
+        for layer in (looks, writes):
+            layer.w_q[PLACES, PLACES] = 40 * torch.eye(64, dtype=torch.float64)
             layer.w_k[PLACES, PLACES] = 40 * torch.eye(64, dtype=torch.float64)
-        look_here.w_v[words, words] = means
-        look_here.w_o[words, words] = 8 * torch.eye(tokenizer.size, dtype=torch.float64)
+        writes.w_v[words, words] = means
+        writes.w_o[words, words] = 8 * torch.eye(tokenizer.size, dtype=torch.float64)
     return Translator(model, tokenizer)
-
-
-def _turned_back(places: int) -> Tensor:
-    """The matrix that makes the waves of position p those of p - places."""
-    here = Sinusoidal(WIDTH).table(300, offset=places)[:, PLACES].double()
-    before = Sinusoidal(WIDTH).table(300)[:, PLACES].double()
-    return torch.linalg.lstsq(here, before).solution

@@ -238,7 +238,7 @@ def test_an_alignment_is_the_attention_of_the_last_but_one_block(translator: Tra
         hook.remove()
         q = (inputs[0] @ layer.w_q + layer.b_q).view(-1, 3, 4).transpose(0, 1)
         k = (memory @ layer.w_k + layer.b_k).view(-1, 3, 4).transpose(0, 1)
-        weights = torch.softmax(q @ k.mT / 2, -1).mean(0)[1:, :-1]
+        weights = torch.softmax(q @ k.mT / 2, -1).mean(0)[:-1, :-1]
     # Beside a longer pair, so that both are padded.
     longer = [4, 5, 6, 7, 8], [9, 10, 11, 12, 13, 14]
     found = attention_to_source(model, [ids, longer[0]], [said, longer[1]])

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.lens._subjects import Subject
+from regard.lens._subject import Subject
 from regard.lens.explanation import Explanation
 from regard.text.words import Words
 

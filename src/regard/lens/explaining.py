@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import OptionError
-from regard.lens._subjects import Reading, Subject, speaks
+from regard.lens._subject import Reading, Subject, speaks
 from regard.lens.explanation import Effect, Explanation
 from regard.lens.knocking import Link, knock, say_without
 from regard.lens.measures import Feeds, foremost, measure

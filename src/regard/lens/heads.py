@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import FileError, OptionError, RegardError
-from regard.lens._subjects import Reading, Subject
+from regard.lens._subject import Reading, Subject
 from regard.lens.explanation import Explanation
 from regard.lens.watching import watch
 from regard.text.grammar import Pair

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.lens._subjects import Reading, Subject
+from regard.lens._subject import Reading, Subject
 from regard.lens.cutting import Cut, cut
 
 BATCH = 8192
@@ -119,7 +119,7 @@ def _blind(
         looks: subject.written_for(reading, said, looks) for looks in {one.looks for one in links}
     }
     return [
-        Cut(tuple(places[link.looks]), link.at, link.layer, link.head, row=row, kind="cross")
+        Cut(tuple(places[link.looks]), link.at, row=row, kind="cross")
         for row, link in enumerate(links)
         if places[link.looks]
     ]

@@ -11,14 +11,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import OptionError
-from regard.lens._subjects import Reading, Subject, speaks, subject_of
+from regard.lens._subject import Reading, Subject, speaks
 from regard.lens.comparing import Comparison, compare
 from regard.lens.cutting import cut
 from regard.lens.explaining import MOST, explained
 from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores, read_questions, score_heads
 from regard.lens.knocking import Link, knock, say_without_all
-from regard.lens.opening import opened
+from regard.lens.opening import opened, subject_of
 from regard.lens.summary import Summary, summarise
 from regard.lens.watching import Seen, watch
 from regard.text.words import Words

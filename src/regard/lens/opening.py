@@ -1,4 +1,7 @@
-"""A model and its tokenizer by name: one that comes with regard, a folder, or from the hub."""
+"""A model and its tokenizer by name: one that comes with regard, a folder, or from the hub.
+
+And the `Subject` by which the lens asks it.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
+from torch import nn
 
 from regard.errors import FileError, OptionError
+from regard.lens._own_models import Stack, Translating
+from regard.lens._subject import Subject
+from regard.lens._transformers_models import HuggingFace
+from regard.nn import Classifier, LanguageModel, Transformer
+from regard.text import Tokenizer
 from regard.translate.model_files import SHAPE, bundled
 from regard.translate.translator import Translator
 
@@ -35,6 +44,29 @@ def opened(what: str | Path) -> tuple[Any, Any]:
     if (folder / SHAPE).exists() or not (folder / "config.json").exists():
         return Translator.load(folder), None
     return _transformers(str(folder), local=True)
+
+
+def subject_of(model: object, tokenizer: object) -> Subject:
+    """The subject that fits a model and its tokenizer."""
+    if isinstance(model, Translator):
+        return Translating(model)
+    if isinstance(model, Transformer) and isinstance(tokenizer, Tokenizer):
+        return Translating(Translator(model, tokenizer))
+    if isinstance(model, Classifier | LanguageModel) and isinstance(tokenizer, Tokenizer):
+        return Stack(model, tokenizer)
+    if isinstance(model, Transformer | Classifier | LanguageModel):
+        raise OptionError(
+            f"Lens: tokenizer is {type(tokenizer).__name__}, expected the regard.text.Tokenizer "
+            "that the model was trained with"
+        )
+    if not isinstance(model, nn.Module):
+        raise OptionError(f"Lens: model is {type(model).__name__}, expected a PyTorch module")
+    if not hasattr(model, "config") or not hasattr(model, "get_input_embeddings"):
+        raise OptionError(
+            f"Lens: {type(model).__name__} is neither a model of regard nor of transformers, so it "
+            "is not known how to give it a text; regard.watch and regard.cut take any model"
+        )
+    return HuggingFace(model, tokenizer)
 
 
 def _transformers(name: str, *, local: bool) -> tuple[Any, Any]:

@@ -17,9 +17,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -29,104 +28,41 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from regard.errors import FileError, OptionError, RegardError
-from regard.files import write_text
+from regard.errors import FileError, RegardError
 from regard.nn import Loss, Transformer
-from regard.text import Batch, Batches, Tokenizer
+from regard.text import Batch, Batches
 from regard.translate.checkpoint import Checkpoint, Checkpoints, Tensors
 from regard.translate.config import RunConfig
 from regard.translate.memory import keep_freed_memory
-from regard.translate.model_files import TOKENIZER, bundled, load_model, save_model
-from regard.translate.preparing import Prepared, open_prepared, prepare
+from regard.translate.model_files import load_model, save_model
+from regard.translate.preparing import Prepared, open_prepared
 from regard.translate.progress import Progress, clock_words
 from regard.translate.scoring import bleu
+from regard.translate.settling import settle, settled
 from regard.translate.translator import Translator
 from regard.translate.workers import Workers
 
 TELL_EVERY = 50
 """Updates between two lines of the log."""
-MAY_CHANGE = ("training.epochs", "training.max_steps", "training.stop_at", "validation.patience")
-"""What may differ when a run goes on: how long it lasts."""
 
 
 def train(config: RunConfig, out: str | Path, progress: Progress | None = None) -> Path:
     """The folder with the trained model; goes on with a run that is there already."""
     keep_freed_memory()
-    asked, config = config, _settled(config)
+    asked, config = config, settled(config)
     workers = Workers.join()
     folder = Path(out)
     progress = progress or Progress(folder)
     progress.quiet = progress.quiet or not workers.first
     try:
         if workers.first:
-            _settle(asked, config, folder, progress.say)
+            settle(asked, config, folder, progress.say)
         workers.wait()
         _Run(config, folder, workers, progress).go()
     finally:
         progress.close()
         workers.leave()
     return folder
-
-
-def _settle(asked: RunConfig, config: RunConfig, folder: Path, say: Callable[[str], None]) -> None:
-    """Make the run's folder and its data, or see that what is there fits the configuration.
-
-    `config` is what becomes of what was `asked` for.
-    """
-    path = folder / "config.json"
-    if path.exists():
-        there = RunConfig.from_json(path.read_bytes(), str(path))
-        differ = [line for line in there.differences(config) if not _may_change(line)]
-        if differ:
-            raise OptionError(
-                f"train: {folder} holds a run with another configuration ({'; '.join(differ)}); "
-                "give the same, or another --out"
-            )
-        return
-    if folder.exists() and not folder.is_dir():
-        raise FileError(f"train: {folder} is a file; give a folder as --out")
-    if folder.exists() and any(not _begun(one.name) for one in folder.iterdir()):
-        raise FileError(f"train: {folder} is not empty and holds no run; give another --out")
-    try:
-        shutil.rmtree(folder / "data", ignore_errors=True)
-        (folder / "data").mkdir(parents=True)
-    except OSError as error:
-        raise FileError(f"train: {folder} cannot be made: {error.strerror}") from None
-    tokenizer = None
-    if config.training.init_from:
-        tokenizer = Tokenizer.load(bundled(config.training.init_from) / TOKENIZER)
-        say(f"The shape of the model and its subwords are those of {config.training.init_from}.")
-    if config.data.longest < asked.data.longest:
-        say(f"Sentences of more than {config.data.longest:,} subwords have no position: left out.")
-    prepare(
-        config.data,
-        config.model.vocabulary,
-        folder,
-        seed=config.training.seed,
-        tokenizer=tokenizer,
-        say=say,
-    )
-    write_text(path, {".json": config.to_json}, "train")
-
-
-def _begun(name: str) -> bool:
-    """Whether a file is left from a run that was stopped before it had begun."""
-    return name == "data" or name.lstrip(".").startswith(("tokenizer.json", "config.json"))
-
-
-def _settled(config: RunConfig) -> RunConfig:
-    """A configuration that fits: the model is that of `init_from`, and has room for sentences."""
-    if config.training.init_from:
-        other = load_model(config.training.init_from).config
-        config = replace(config, model=replace(other, dropout=config.model.dropout))
-    most = config.model.max_length - 1  # the end needs a place as well
-    if config.model.position == "learned" and config.data.longest > most:
-        config = replace(config, data=replace(config.data, longest=most))
-    return config
-
-
-def _may_change(line: str) -> bool:
-    return line.split(":")[0] in MAY_CHANGE
 
 
 class _Loss(nn.Module):
@@ -195,7 +131,7 @@ class _Run:
 
     def go(self) -> None:
         """Train until the end, and leave the model in the folder."""
-        found = self.checkpoints.newest(self.progress.say)
+        found = self._newest()
         if found is not None:
             self._restore(found)
             self.progress.say(f"Going on from the checkpoint of update {found.step:,}.")
@@ -346,6 +282,12 @@ class _Run:
         self.checkpoints.write(Checkpoint(state.step, self._weights(), optimizer, asdict(state)))
         recent = self.checkpoints.steps()[-2:]
         self.checkpoints.keep({*recent, *state.validated[-keep:], state.best_step})
+
+    def _newest(self) -> Checkpoint | None:
+        """The checkpoint to go on from, which the first worker chooses for all."""
+        found = self.checkpoints.newest(self.progress.say) if self.workers.first else None
+        step = int(self.workers.agree(-1.0 if found is None else float(found.step)))
+        return self.checkpoints.read(step) if found is None and step >= 0 else found
 
     def _restore(self, found: Checkpoint) -> None:
         _fill(self.model, found.model)

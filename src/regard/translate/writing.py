@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.attention import Mask, causal, dense, padding
@@ -109,29 +109,21 @@ class Tree(Writer):
     vectors that are added to the words, since the words of a step all have the same position.
     """
 
-    def __init__(
-        self,
-        model: Transformer,
-        sources: Sequence[Sequence[int]],
-        limits: list[int],
-        memory: Float[Tensor, "b s width"] | None = None,
-    ) -> None:
-        super().__init__(model, sources, limits, memory)
-        self._steps = 0
-        b, device = len(sources), model.output.device
-        self._path = torch.empty(b, 1, 0, dtype=torch.bool, device=device)
-        """Which of all the words of its sentence each sequence consists of ``(b, k, words)``."""
+    _steps = 0
+    _path: Bool[Tensor, "b k words"] | None = None
+    """Which of all the words of its sentence each sequence consists of."""
 
     def _written(self, tokens: Int[Tensor, "b k"]) -> Float[Tensor, "bk width"]:
         b, k = tokens.shape
         x = self.model.target(tokens.view(-1, 1), self._steps).view(b, k, -1)
         own = torch.eye(k, dtype=torch.bool, device=tokens.device).expand(b, k, k)
-        self._path = torch.cat((self._path, own), 2)
+        self._path = own if self._path is None else torch.cat((self._path, own), 2)
         hidden = self._step(x, dense(self._path.unsqueeze(1)))
         self._steps += 1
         return hidden.flatten(0, 1)
 
     def go_on(self, parents: Int[Tensor, "b k"] | None, stay: Int[Tensor, "b"] | None) -> None:
+        assert self._path is not None
         if stay is not None:
             self._leave(stay)
             self._cache.select(stay)

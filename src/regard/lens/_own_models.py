@@ -1,0 +1,169 @@
+"""How regard's own models are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import causal, padding
+from regard.lens._subject import BEAM, Reading, Unaligned, no_translator, of_these
+from regard.lens.cutting import Cut, cut
+from regard.nn import Classifier, LanguageModel
+from regard.text import Tokenizer, padded
+from regard.text.words import Words
+from regard.translate.alignment import attention_to_source, written_spans
+from regard.translate.search import Beam, longest, search
+from regard.translate.translator import Translator
+
+SURE = 0.7
+"""What is written for a word looks at it about as much as what looks at it most."""
+
+
+class Translating:
+    """A translator of regard."""
+
+    translates = writes = True
+
+    def __init__(self, translator: Translator) -> None:
+        self.translator = translator
+        self.model, self.tokenizer = translator.model, translator.tokenizer
+        self.longest: int | None = translator.longest + 1  # and the end
+        config = translator.model.config
+        self.limit = config.max_length if config.position == "learned" else None
+
+    def read(self, text: str) -> Reading:
+        return _read(self.tokenizer, text, end=True)
+
+    def layers(self, readings: Sequence[Reading]) -> list[Tensor]:
+        source, lengths = padded([one.ids for one in readings])
+        x = self.model.source(source.to(self.model.output.device))
+        return _ended([x, *self.model.encoder.layers(x, mask=padding(lengths))])
+
+    def say(self, reading: Reading, last: Tensor) -> list[list[int]]:
+        found = search(self.model, [reading.ids[:-1]] * len(last), Beam(BEAM), memory=last)
+        return [list(one[0].tokens) for one in found]
+
+    def spell(self, said: Sequence[int]) -> str:
+        return self.tokenizer.decode(said)
+
+    def written_for(
+        self, reading: Reading, said: Sequence[int], tokens: Sequence[int]
+    ) -> list[int]:
+        if not said:
+            return []
+        layers = range(len(self.model.decoder.blocks))
+        source = [reading.ids[:-1]]
+        found = [attention_to_source(self.model, source, [said], layer)[0] for layer in layers]
+        weights = torch.stack(found).mean(0)
+        own = [token for token in tokens if token < weights.shape[1]]
+        amounts = weights[:, own].sum(1)
+        least = SURE * float(amounts.max())
+        return [
+            i
+            for i, (row, amount) in enumerate(zip(weights, amounts, strict=True))
+            if int(row.argmax()) in own and float(amount) >= least
+        ]
+
+    def say_blindly(
+        self, last: Tensor, said: Sequence[int], hidden: Mapping[int, Sequence[int]]
+    ) -> list[int]:
+        cuts = {place: Cut(place, tokens, kind="cross") for place, tokens in hidden.items()}
+        kept = next((i for i in sorted(cuts) if self._next(last, said[:i], cuts) != said[i]), None)
+        if kept is None:
+            return list(said)
+        told = list(said[:kept])
+        while len(told) < longest(last.shape[1]):
+            word = self._next(last, told, cuts)
+            if word == Tokenizer.end:
+                break
+            told.append(word)
+        return told
+
+    def _next(self, last: Tensor, told: Sequence[int], cuts: Mapping[int, Cut]) -> int:
+        """The likeliest word after these."""
+        target = torch.tensor([[Tokenizer.start, *told]], device=last.device)
+        with cut(self.model, [one for place, one in cuts.items() if place <= len(told)]):
+            return int(self.model.logits(self.model.decode(target, last)[:, -1]).argmax())
+
+    def log_probability(self, last: Tensor, said: Sequence[int]) -> Tensor:
+        target = torch.tensor([[Tokenizer.start, *said]], device=last.device)
+        hidden = self.model.decode(target.expand(len(last), -1), last)
+        return of_these(self.model.logits(hidden), [*said, Tokenizer.end])
+
+    def table(self) -> Tensor:
+        return self.model.source.table.detach()
+
+    def retell(self, reading: Reading, said: Sequence[int]) -> Words:
+        device = self.model.output.device
+        target = [Tokenizer.start, *said]
+        self.model(
+            torch.tensor([reading.ids], device=device), torch.tensor([target], device=device)
+        )
+        text = self.spell(said)
+        spans = ((0, 0), *written_spans(self.tokenizer, said, text))
+        special = (True, *[False] * len(said))
+        return Words(text, tuple(self.tokenizer.tokens(target)), spans, special)
+
+
+class Stack(Unaligned):
+    """A classifier or a language model of regard."""
+
+    translates = False
+    longest = None
+
+    def __init__(self, model: Classifier | LanguageModel, tokenizer: Tokenizer) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        self.writes = isinstance(model, LanguageModel)
+        self.limit = model.config.max_length if model.config.position == "learned" else None
+
+    def read(self, text: str) -> Reading:
+        return _read(self.tokenizer, text, start=self.writes)
+
+    def layers(self, readings: Sequence[Reading]) -> list[Tensor]:
+        ids, lengths = padded([one.ids for one in readings])
+        ids = ids.to(self.table().device)
+        if isinstance(self.model, Classifier):
+            x = self.model.source(ids)
+            return _ended([x, *self.model.encoder.layers(x, mask=padding(lengths))])
+        x = self.model.target(ids)
+        found = [x]
+        for block in self.model.decoder.blocks:
+            found.append(block(found[-1], mask=causal))
+        return [*found[:-1], self.model.decoder.norm(found[-1])]
+
+    def say(self, reading: Reading, last: Tensor) -> list[list[int]]:
+        return [[int(i)] for i in self._logits(last).argmax(-1)]
+
+    def spell(self, said: Sequence[int]) -> str:
+        return self.tokenizer.decode(said)
+
+    def log_probability(self, last: Tensor, said: Sequence[int]) -> Tensor:
+        return of_these(self._logits(last).unsqueeze(1), said)
+
+    def table(self) -> Tensor:
+        of = self.model.source if isinstance(self.model, Classifier) else self.model.target
+        return of.table.detach()
+
+    def retell(self, reading: Reading, said: Sequence[int]) -> Words:
+        raise no_translator(self.model)
+
+    def _logits(self, last: Tensor) -> Tensor:
+        assert isinstance(self.model, LanguageModel)
+        return nn.functional.linear(last[:, -1], self.model.output, self.model.output_bias)
+
+
+def _read(tokenizer: Tokenizer, text: str, *, start: bool = False, end: bool = False) -> Reading:
+    ids, spans = tokenizer.encode(text), tokenizer.spans(text)
+    before, after = [Tokenizer.start] * start, [Tokenizer.end] * end
+    ids = [*before, *ids, *after]
+    spans = [*[(0, 0)] * len(before), *spans, *[(len(text), len(text))] * len(after)]
+    special = [True] * len(before) + [False] * (len(ids) - start - end) + [True] * len(after)
+    names = tuple(tokenizer.tokens(ids))
+    return Reading(ids, Words(text, names, tuple(spans), tuple(special)))
+
+
+def _ended(layers: list[Tensor]) -> list[Tensor]:
+    """The last block's vectors are those after the final norm, as the decoder gets them."""
+    return [*layers[:-2], layers[-1]]

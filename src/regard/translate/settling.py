@@ -1,0 +1,79 @@
+"""What a run is: its configuration, and the folder in which it begins or goes on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from regard.errors import FileError, OptionError
+from regard.files import write_text
+from regard.text import Tokenizer
+from regard.translate.config import RunConfig
+from regard.translate.model_files import TOKENIZER, bundled, load_model
+from regard.translate.preparing import prepare
+
+MAY_CHANGE = ("training.epochs", "training.max_steps", "training.stop_at", "validation.patience")
+"""What may differ when a run goes on: how long it lasts."""
+
+
+def settle(asked: RunConfig, config: RunConfig, folder: Path, say: Callable[[str], None]) -> None:
+    """Make the run's folder and its data, or see that what is there fits the configuration.
+
+    `config` is what becomes of what was `asked` for.
+    """
+    path = folder / "config.json"
+    if path.exists():
+        there = RunConfig.from_json(path.read_bytes(), str(path))
+        differ = [line for line in there.differences(config) if not _may_change(line)]
+        if differ:
+            raise OptionError(
+                f"train: {folder} holds a run with another configuration ({'; '.join(differ)}); "
+                "give the same, or another --out"
+            )
+        return
+    if folder.exists() and not folder.is_dir():
+        raise FileError(f"train: {folder} is a file; give a folder as --out")
+    if folder.exists() and any(not _begun(one.name) for one in folder.iterdir()):
+        raise FileError(f"train: {folder} is not empty and holds no run; give another --out")
+    try:
+        shutil.rmtree(folder / "data", ignore_errors=True)
+        (folder / "data").mkdir(parents=True)
+    except OSError as error:
+        raise FileError(f"train: {folder} cannot be made: {error.strerror}") from None
+    tokenizer = None
+    if config.training.init_from:
+        tokenizer = Tokenizer.load(bundled(config.training.init_from) / TOKENIZER)
+        say(f"The shape of the model and its subwords are those of {config.training.init_from}.")
+    if config.data.longest < asked.data.longest:
+        say(f"Sentences of more than {config.data.longest:,} subwords have no position: left out.")
+    prepare(
+        config.data,
+        config.model.vocabulary,
+        folder,
+        seed=config.training.seed,
+        tokenizer=tokenizer,
+        say=say,
+    )
+    write_text(path, {".json": config.to_json}, "train")
+
+
+def _begun(name: str) -> bool:
+    """Whether a file is left from a run that was stopped before it had begun."""
+    return name == "data" or name.lstrip(".").startswith(("tokenizer.json", "config.json"))
+
+
+def settled(config: RunConfig) -> RunConfig:
+    """A configuration that fits: the model is that of `init_from`, and has room for sentences."""
+    if config.training.init_from:
+        other = load_model(config.training.init_from).config
+        config = replace(config, model=replace(other, dropout=config.model.dropout))
+    most = config.model.max_length - 1  # the end needs a place as well
+    if config.model.position == "learned" and config.data.longest > most:
+        config = replace(config, data=replace(config.data, longest=most))
+    return config
+
+
+def _may_change(line: str) -> bool:
+    return line.split(":")[0] in MAY_CHANGE
