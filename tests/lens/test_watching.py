@@ -696,6 +696,31 @@ def test_gradients_are_those_without_watching(x: Tensor) -> None:
     assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
 
 
+def test_a_model_that_was_interrupted_is_seen_again(x: Tensor) -> None:
+    """In the middle of one of torch's modules, of which torch tells nobody that it has ended."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.queries, self.keys = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+
+        def forward(self, x: Tensor) -> Tensor:
+            q, k = self.queries(x), self.keys(x)
+            return imported(q, k, x)  # which only the mode sees
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    model = Model()
+    with watch(model) as seen:
+        hook = model.keys.register_forward_pre_hook(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model(x)
+        hook.remove()
+        model(x)
+    assert [(name, seen.kind(name), len(seen.calls(name))) for name in seen] == [("", "self", 1)]
+
+
 def test_a_model_without_attention_says_what_it_called(x: Tensor) -> None:
     model = nn.Sequential(nn.Linear(WIDTH, 3), nn.ReLU(), nn.Softmax(-1))
     with pytest.raises(OptionError) as caught, watch(model):
@@ -703,7 +728,7 @@ def test_a_model_without_attention_says_what_it_called(x: Tensor) -> None:
     assert str(caught.value) == (
         "watch: Sequential ran, but made no call of attention that can be seen: not "
         "scaled_dot_product_attention, multi_head_attention_forward, regard.attend, nor an "
-        "attention function of transformers. It called linear × 1, relu × 1, softmax × 1. If it "
+        "attention function of transformers. It called Linear × 1, ReLU × 1, Softmax × 1. If it "
         "writes attention out in products and softmax, have it call one of these (a model of "
         "transformers may know attn_implementation='sdpa')"
     )

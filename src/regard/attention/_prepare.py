@@ -11,7 +11,15 @@ from torch import Tensor
 from regard.attention._call import Call, autocasts
 from regard.attention.masks import Mask, as_mask
 from regard.attention.positions import Bias
-from regard.attention.scores import NAMED, Additive, Bilinear, DotScore, Score, as_score
+from regard.attention.scores import (
+    NAMED,
+    Additive,
+    Bilinear,
+    DotScore,
+    Scaled,
+    Score,
+    as_score,
+)
 from regard.errors import DtypeError, OptionError, ShapeError, shape
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -39,11 +47,12 @@ def prepare(
         and q.dim() == 4
         and _alike(q, k)
         and _alike(q, v)
-        and score == "scaled_dot"
+        and (score == "scaled_dot" or type(score) is Scaled)
         and dropout == 0.0
         and not autocasts(q.device)
-    ):  # the commonest call of all, by the shortest way
-        return Call(q, k, v, NAMED["scaled_dot"], mask, None, 0.0, q.shape[:1], 4, caller)
+    ):  # the commonest calls of all, by the shortest way
+        dot = score if isinstance(score, Scaled) else NAMED["scaled_dot"]
+        return Call(q, k, v, dot, mask, None, 0.0, q.shape[:1], 4, caller)
     _check_tensors(caller, q, k, v)
     how = as_score(score, caller)
     if not 0.0 <= dropout < 1.0:

@@ -39,7 +39,7 @@ class Frame:
         entry = self._made.get(id(x))
         if entry is not None and entry[0]() is x:
             return entry[1]
-        if type(x) is not Tensor and isinstance(x, nn.Parameter):
+        if type(x) is nn.Parameter or (type(x) is not Tensor and isinstance(x, nn.Parameter)):
             return NOTHING
         number = next(_numbers)
         itself = weakref.ref(x)
@@ -56,9 +56,12 @@ class Frame:
         else:
             return  # a shape, a dtype, a number
         found = NOTHING
-        for x in _tensors(given):
-            sources = self.sources(x)
-            found = found | sources if found else sources
+        for x in given:
+            if isinstance(x, Tensor):  # nearly always, and this runs at every step of a model
+                sources = self.sources(x)
+                found = found | sources if found else sources
+            elif isinstance(x, list | tuple | dict):
+                found = found.union(*(self.sources(y) for y in _tensors((x,))))
         for x in made:
             self._made[id(x)] = weakref.ref(x), found
 
@@ -82,7 +85,7 @@ class Frame:
         """
         first_new = next(_numbers)
         frame, of_q, of_v = self, self.sources(q), self.sources(v)
-        while frame.parent is not None and next(frame.module.parameters(), None) is None:
+        while frame.parent is not None and not _has_parameters(frame.module):
             of_q, of_v = frame._seen_from_outside(of_q), frame._seen_from_outside(of_v)
             frame = frame.parent
         if of_q & of_v:
@@ -100,6 +103,12 @@ class Frame:
             if x is not None and self.parent is not None:
                 found |= self.parent.sources(x)
         return found
+
+
+def _has_parameters(module: nn.Module) -> bool:
+    """Whether it or a module in it has any: `parameters()` would name them all first."""
+    own = any(weight is not None for weight in module._parameters.values())
+    return own or any(_has_parameters(one) for one in module._modules.values() if one is not None)
 
 
 def _tensors(values: Iterable[object]) -> list[Tensor]:

@@ -30,7 +30,8 @@ class Kept:
 
     def __init__(self, x: Tensor) -> None:
         parameter = isinstance(x, nn.Parameter)  # changed by training, between calls
-        x = x.detach()
+        if x.requires_grad:
+            x = x.detach()
         self._tensor = copied(x) if x.is_inference() or (x._version and not parameter) else x
         self._version = self._tensor._version
 
@@ -201,7 +202,9 @@ class Glance:
         self._held = [Kept(x) for x in _held(self._mask, self._bias, self._score)]
         self._doubt = doubt
         self.sizes = call.sizes
-        lasting = dataclasses.replace(call, mask=self._mask, bias=self._bias)
+        lasting = call
+        if self._mask is not None or self._bias is not None:
+            lasting = dataclasses.replace(call, mask=self._mask, bias=self._bias)
         start = None if before is None else before.keys.extend(lasting)
         goes_on = before is not None and start is not None
         self.keys: Keys = before.keys if before is not None and goes_on else Keys(lasting)
