@@ -260,8 +260,10 @@ def test_long_errors_are_shortened(client: Any) -> None:
     assert said.endswith("…")
 
 
-@pytest.mark.parametrize("path", ["/nowhere", "/api/view/", "/serve/static/../application.py",
-                                  "/view/static/page.js", "/serve/static/index.html"])  # fmt: skip
+@pytest.mark.parametrize("path", ["/nowhere", "/api/view/", "/view/static/page.js",
+                                  "/serve/static/index.html", "/serve/static/%2e%2e/application.py",
+                                  "/serve/static/%2e%2e%2fapplication.py",
+                                  "/serve/static/%2fetc%2fpasswd"])  # fmt: skip
 def test_unknown_addresses(client: Any, path: str) -> None:
     reply = client.plain.get(path)
     assert reply.status_code == 404

@@ -242,7 +242,9 @@ def test_a_phone_is_wide_enough(opened: Opened) -> None:
 def test_the_texts_of_other_directions(opened: Opened) -> None:
     page = opened(f"?text={quote('שלום עולם 猫が 好き')}&word=1")
     page.wait_for_selector(".viewer")
-    assert page.locator(".sentence .word").count() >= 3
+    words = page.locator(".sentence").first.locator(".word").all_inner_texts()
+    assert "".join(words) == "שלוםעולם猫が好き"
+    assert words[:2] == ["שלום", "עולם"]
     assert (
         page.locator(".viewer h1").inner_text()
         == page.locator('.sentence .word[aria-pressed="true"]').inner_text()

@@ -138,7 +138,11 @@ class Lens:
         most: int = MOST,
         progress: Callable[[int], object] = lambda done: None,
     ) -> Iterator[Explanation]:
-        """An explanation for each (text, word), one by one as they are asked for."""
+        """An explanation for each (text, word), as they are asked for.
+
+        Texts are read one by one: the links that are cut in a single text, in one head at a time,
+        are hundreds, and fill the batches that the model reads.
+        """
         for done, (text, word) in enumerate(items, 1):
             yield self.explain(text, word, tokens=tokens, most=most)
             progress(done)
