@@ -30,9 +30,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from regard.memory import keep_freed_memory
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Batch, Batches, EncodedPairs, Tokenizer
-from regard.translate.memory import keep_freed_memory
 
 DROPOUT, SMOOTHING = 0.3, 0.1
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "addmm_")

@@ -12,19 +12,22 @@ SOURCE = Path(__file__).parent.parent / "src" / "regard"
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
+    "memory": set(),
     "attention": {"errors", "files"},
     "nn": {"errors", "files", "attention"},
     "text": {"errors", "files", "attention"},
     "vectors": {"errors", "files", "attention"},
     "view": {"errors", "files", "attention"},
-    "translate": {"errors", "files", "attention", "nn", "text"},
-    "lens": {"errors", "files", "attention", "nn", "text", "vectors", "view", "translate"},
+    "translate": {"errors", "files", "memory", "attention", "nn", "text"},
+    "lens": {
+        "errors", "files", "memory", "attention", "nn", "text", "vectors", "view", "translate",
+    },
     "serve": {
         "errors", "files", "attention", "nn", "text", "vectors", "view", "translate", "lens",
     },
     "cli": {
-        "errors", "files", "attention", "nn", "text", "vectors", "view", "translate", "lens",
-        "serve",
+        "errors", "files", "memory", "attention", "nn", "text", "vectors", "view", "translate",
+        "lens", "serve",
     },
     "__main__": {"cli"},
 }  # fmt: skip

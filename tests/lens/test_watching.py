@@ -696,29 +696,93 @@ def test_gradients_are_those_without_watching(x: Tensor) -> None:
     assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
 
 
-def test_a_model_that_was_interrupted_is_seen_again(x: Tensor) -> None:
+def added(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return tuple(x + 1 for x in args)
+
+
+def patched(module: nn.Linear) -> None:
+    module.forward = lambda x: F.linear(x, module.weight, module.bias)  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("change", [
+    lambda module: None,
+    lambda module: module.register_forward_pre_hook(added),
+    lambda module: module.register_full_backward_hook(lambda *_: None),
+    patched,
+], ids=["unchanged", "pre-hook", "backward hook", "forward"])  # fmt: skip
+def test_the_modules_of_torch_around_attention(
+    x: Tensor, change: Callable[[nn.Module], object]
+) -> None:
+    """They are followed as wholes, unless somebody has put something into them."""
+    model = Attention(imported)  # which only a mode sees
+    for module in (model.q, model.k, model.v):
+        change(module)
+    x = x.requires_grad_()
+    with watch(model) as seen:
+        model(x)
+    assert [seen.kind(name) for name in seen] == ["self"]
+    with regard.cut(model, [(0, 1)]), watch(model) as seen:
+        model(x)
+    assert seen[""].weights()[..., 0, 1].count_nonzero() == 0
+
+
+def test_attention_inside_a_module_of_torch_that_somebody_has_changed(x: Tensor) -> None:
+    model = nn.Sequential(nn.Identity(), nn.Linear(WIDTH, WIDTH))
+    model[0].forward = lambda x: imported(x, x, x)
+    with watch(model) as seen:
+        model(x)
+    assert list(seen) == ["0"]
+
+
+def test_a_mode_that_comes_while_a_module_of_torch_runs(
+    x: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, mode, linear = Attention(imported), torch.overrides.BaseTorchFunctionMode(), F.linear
+
+    def enter(*given: Tensor) -> Tensor:
+        mode.__enter__()
+        monkeypatch.undo()
+        return linear(*given)
+
+    monkeypatch.setattr(F, "linear", enter)
+    with watch(model) as seen:
+        model(x)
+        mode.__exit__(None, None, None)
+        model(x)
+    assert len(seen.calls("")) == 2
+    assert torch._C._len_torch_function_stack() == 0
+
+
+def test_a_model_that_was_interrupted_is_seen_again(
+    x: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the middle of one of torch's modules, of which torch tells nobody that it has ended."""
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.queries, self.keys = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
-
-        def forward(self, x: Tensor) -> Tensor:
-            q, k = self.queries(x), self.keys(x)
-            return imported(q, k, x)  # which only the mode sees
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    model = Model()
+    model = Attention(imported)
     with watch(model) as seen:
-        hook = model.keys.register_forward_pre_hook(interrupt)
+        monkeypatch.setattr(F, "linear", interrupt)
         with pytest.raises(KeyboardInterrupt):
             model(x)
-        hook.remove()
+        monkeypatch.undo()
         model(x)
     assert [(name, seen.kind(name), len(seen.calls(name))) for name in seen] == [("", "self", 1)]
+    assert torch._C._len_torch_function_stack() == 0
+
+
+def test_what_was_seen_has_no_gradient_and_is_not_the_models_own(x: Tensor) -> None:
+    model = nn.MultiheadAttention(WIDTH, H, batch_first=True).requires_grad_(False)
+    with watch(model) as seen:
+        model(x, x, x, need_weights=False)
+    before = seen[""].weights()
+    model.in_proj_weight.data = torch.zeros_like(model.in_proj_weight)
+    torch.testing.assert_close(seen[""].weights(), before)
+    own = Attention()
+    with watch(own) as seen:
+        own(x)
+    assert not seen[""].q.requires_grad
 
 
 def test_a_model_without_attention_says_what_it_called(x: Tensor) -> None:

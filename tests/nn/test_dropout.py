@@ -120,3 +120,11 @@ def test_impossible_shares(share: float) -> None:
 
 def test_it_says_its_share() -> None:
     assert repr(Dropout(0.25)) == "Dropout(share=0.25)"
+
+
+def test_without_numbers() -> None:
+    """On the meta device, and while the default device is another."""
+    with torch.device("meta"):
+        assert Dropout(0.5)(torch.empty(3, 4)).is_meta
+        kept = Dropout(0.5)(torch.ones(1000, device="cpu"))
+    assert set(kept.tolist()) == {0.0, 2.0}

@@ -47,12 +47,18 @@ def _cut(folder: Path) -> None:
     path.write_bytes(path.read_bytes()[:-3])
 
 
+def _of_another(folder: Path) -> None:
+    path = folder / "state.json"
+    path.write_text(path.read_text().replace('"step": 20', '"step": 30'))
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a bit turned": (_flip, "model.safetensors: damaged: not what was written"),
     "cut off": (_cut, "optimizer.safetensors: damaged: not what was written"),
     "a file missing": (lambda f: (f / "model.safetensors").unlink(), "cannot be read: No such"),
     "no state": (lambda f: (f / "state.json").unlink(), "state.json: cannot be read: No such"),
     "no JSON": (lambda f: (f / "state.json").write_text("{"), "state.json: damaged: "),
+    "of another update": (_of_another, "state.json: damaged: it is of update 30"),
     "other JSON": (lambda f: (f / "state.json").write_text("[]"), "damaged: "),
 }
 

@@ -168,6 +168,17 @@ def test_another_configuration_in_the_folder_is_told_by_field(
         quietly(other, tmp_path / "run")
 
 
+def test_sentences_in_a_folder_named_data_are_left_alone(config: RunConfig, tmp_path: Path) -> None:
+    (tmp_path / "run" / "data" / "train").mkdir(parents=True)
+    mine = tmp_path / "run" / "data" / "train" / "mine.en"
+    mine.write_text("precious")
+    with pytest.raises(FileError, match="is not empty and holds no run; give another --out"):
+        quietly(config, tmp_path / "run")
+    assert mine.read_text() == "precious"
+    mine.rename(mine.with_name("tokens.bin"))  # as a run leaves it that was stopped
+    quietly(longer(config, max_steps=5), tmp_path / "run")
+
+
 def test_a_folder_of_something_else_is_left_alone(config: RunConfig, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("precious")
     with pytest.raises(FileError, match="is not empty and holds no run; give another --out"):

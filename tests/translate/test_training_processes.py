@@ -107,7 +107,7 @@ def test_a_lost_worker_is_restarted_and_training_goes_on(corpus: Any, tmp_path: 
     workers = [int(pid) for pid in _children(process.pid) if _trains(pid)]
     assert len(workers) == 2
     os.kill(workers[1], signal.SIGKILL)
-    _, told = process.communicate(timeout=240)
+    _, told = process.communicate(timeout=400)
     assert process.returncode == 0, told
     assert "Going on from the checkpoint of update" in told
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]

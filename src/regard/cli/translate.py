@@ -15,7 +15,7 @@ import typer
 
 from regard.cli.incoming import incoming
 from regard.errors import FileError, OptionError
-from regard.translate.memory import keep_freed_memory
+from regard.memory import keep_freed_memory
 from regard.translate.model_files import POCKET
 from regard.translate.search import Beam, Sampling, Strategy
 from regard.translate.translator import BATCH, Translation, Translator

@@ -30,8 +30,7 @@ class Kept:
 
     def __init__(self, x: Tensor) -> None:
         parameter = isinstance(x, nn.Parameter)  # changed by training, between calls
-        if x.requires_grad:
-            x = x.detach()
+        x = x.detach()
         self._tensor = copied(x) if x.is_inference() or (x._version and not parameter) else x
         self._version = self._tensor._version
 

@@ -10,6 +10,8 @@ regard.
   weights out are wrapped as they are handed over.
 - regard's `attend` and `look` announce themselves.
 - Hooks for all modules tell which is running (a hook of a module's own would end the fast path).
+- torch's own modules that call no other, such as `nn.Linear`, are followed as wholes, and the mode
+  is off in them, unless somebody has changed what they do.
 
 What is wrapped is so for the whole process, as long as anybody listens; what is heard belongs to
 the context and thread that listen.
@@ -28,11 +30,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn, overrides
+from torch.nn.modules import module as running
 from torch.overrides import TorchFunctionMode
 
 from regard.attention._call import Call
 from regard.errors import OptionError
-from regard.lens._frames import Frame
+from regard.lens._frames import Frame, named_modules
 from regard.lens._projection import Projection
 
 FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
@@ -98,7 +101,7 @@ def _names(model: nn.Module, caller: str) -> dict[int, str]:
             "or a trainer take its .model"
         )
     names: dict[int, str] = {}
-    for name, module in _named_modules(model):
+    for name, module in named_modules(model):
         names[id(module)] = name
         if module._compiled_call_impl is None and not _opaque(type(module)):  # type: ignore[arg-type]
             continue
@@ -123,19 +126,6 @@ def _opaque(kind: type) -> bool:
     return issubclass(kind, (torch.jit.ScriptModule, *optimized))
 
 
-def _named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """As `named_modules`, in a fraction of the time."""
-    met, todo = set(), [("", model)]
-    while todo:
-        name, module = todo.pop()
-        if id(module) not in met:
-            met.add(id(module))
-            yield name, module
-            before = f"{name}." if name else ""
-            inner = [(before + key, one) for key, one in module._modules.items() if one is not None]
-            todo += reversed(inner)
-
-
 class Session:
     """Who listens in one thread, and what is running there."""
 
@@ -150,7 +140,9 @@ class Session:
         self._mode = _Mode(self, sensors)
         self._on = False
         self._resting: nn.Module | None = None
-        """One of torch's modules that call no other: what it does needs no following."""
+        """The module that is running as a whole, if one is."""
+        self._depth = 0
+        """How many modes were below ours when it began."""
 
     @property
     def cuts(self) -> bool:
@@ -163,17 +155,18 @@ class Session:
             if not listener.ran:
                 listener.ran = id(module) in listener.names
         if self._resting is not None:
-            self._wake()  # it was interrupted, and never left
-        if not _attends_never(type(module)):  # type: ignore[arg-type]
+            self._wake()  # it was interrupted, or calls another after all
+        if not _attends_never(module):
             self.frame = Frame(module, self.frame)
             self.adjust()
-        elif self._on and not module._modules and _top() is self._mode:
+        elif self._on and _whole(module) and _top() is self._mode:
+            self._depth = _count() - 1
             self._resting = module
             _pop()
 
     def leave(self, module: nn.Module, given: tuple[object, ...], result: object) -> None:
         """A module has run, or failed."""
-        if _attends_never(type(module)):  # type: ignore[arg-type]
+        if _attends_never(module):
             if module is self._resting:
                 self._wake()
                 self.functions[type(module)] += 1
@@ -191,8 +184,11 @@ class Session:
             self.adjust()
 
     def _wake(self) -> None:
+        """Set the mode to on again, below those that came meanwhile."""
+        above = [_pop() for _ in range(_count() - self._depth)]
+        for mode in (self._mode, *(other for other in reversed(above) if other is not self._mode)):
+            _push(mode)
         self._resting = None
-        _push(self._mode)
 
     def adjust(self) -> None:
         """Set the mode to on or off, as the module that is running needs it."""
@@ -258,7 +254,7 @@ class Session:
 
 
 class _Mode(TorchFunctionMode):
-    """Sees every torch function that is called in this thread."""
+    """Sees every torch function that is called in this thread while it is on."""
 
     def __init__(self, session: Session, sensors: dict[Function, Function]) -> None:
         super().__init__()
@@ -287,9 +283,29 @@ class _Mode(TorchFunctionMode):
 
 
 @cache
-def _attends_never(kind: type) -> bool:
+def _of_torch(kind: type) -> bool:
     """Whether this is one of torch's own modules that only call others, or none at all."""
     return kind.__module__.startswith("torch.nn.modules.") and not issubclass(kind, FAST)
+
+
+def _attends_never(module: nn.Module) -> bool:
+    """Whether it is such a module, and nobody has changed what it does."""
+    return _of_torch(type(module)) and "forward" not in vars(module)  # type: ignore[arg-type]
+
+
+def _whole(module: nn.Module) -> bool:
+    """Whether all that such a module does is in what it is given and what it returns.
+
+    It calls no other, and nobody has hooked in something that might.
+    """
+    return len(running._global_forward_pre_hooks) == 1 and not (
+        module._modules
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+        or running._global_backward_hooks
+        or running._global_backward_pre_hooks
+    )
 
 
 SESSION: ContextVar[Session | None] = ContextVar("session", default=None)
@@ -306,6 +322,7 @@ def current() -> Session | None:
 _top: Callable[[], TorchFunctionMode | None] = overrides._get_current_function_mode
 _push: Callable[[TorchFunctionMode], None] = overrides._push_mode
 _pop: Callable[[], TorchFunctionMode] = overrides._pop_mode
+_count: Callable[[], int] = torch._C._len_torch_function_stack
 
 
 def _remove(mode: TorchFunctionMode) -> None:

@@ -114,7 +114,10 @@ def _or_blindly(
 def _blind(
     subject: Subject, reading: Reading, links: Sequence[Link], said: Sequence[int]
 ) -> list[Cut]:
-    """The same links where the translation of the word is written, each in its own row."""
+    """The links where the translation of the word is written, each in its own row.
+
+    In all layers and heads, for those of the decoder are others than those that a link may name.
+    """
     places = {
         looks: subject.written_for(reading, said, looks) for looks in {one.looks for one in links}
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +17,7 @@ from regard.lens._installing import listening
 from regard.lens._joining import Track
 from regard.lens._listening import Listener, nothing_seen
 from regard.lens._projection import Projection
+from regard.memory import keep_some_freed_memory
 
 
 class UnseenError(WordError, KeyError):
@@ -169,21 +169,10 @@ def watch(model: nn.Module) -> Iterator[Seen]:
     >>> seen[""].weights().shape
     torch.Size([1, 2, 5, 5])
     """
-    _keep_freed_memory()
+    keep_some_freed_memory()  # that of what was seen, for what will be
     watcher = _Watcher(model)
     with listening(watcher) as session:
         before = session.functions.copy()
         yield watcher.seen
         if watcher.ran and not watcher.seen:
             raise OptionError(nothing_seen("watch", model, session.functions - before))
-
-
-@cache
-def _keep_freed_memory() -> None:
-    """Have the process keep the memory of what was seen, for what is seen next.
-
-    glibc gives what is freed back to the system, which clears every page before it lends it again;
-    how much it keeps it learns from the largest block that it ever got back, up to 32 MiB. This is
-    such a block. Nothing is written to it, so it costs nothing.
-    """
-    torch.empty(2**25 - 2**16, dtype=torch.uint8)

@@ -77,6 +77,8 @@ def _scaled(x: Tensor, y: Tensor, factor: float) -> Tensor:
 def _bits(like: Tensor) -> Tensor:
     """Fifteen random bits for each element, as int16 of the shape of ``like``, where it is."""
     count = like.numel()
-    seed = int(torch.empty((), dtype=torch.int64).random_())
+    if like.is_meta or type(like) is not Tensor or torch.compiler.is_compiling():
+        return torch.empty(like.shape, dtype=torch.int16, device=like.device).random_()
+    seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
     bits = np.random.SFC64(seed).random_raw((count + 3) // 4).view(np.int16)[:count]
     return torch.from_numpy(bits).bitwise_and_(0x7FFF).view(like.shape).to(like.device)

@@ -89,7 +89,10 @@ class Checkpoints:
                 if _digest(path) != state["files"][path.name]:
                     raise FileError(f"{path}: damaged: not what was written")
                 tensors[name] = safetensors.torch.load_file(path)
-            return Checkpoint(state["step"], tensors["model"], tensors["optimizer"], state)
+            if state["step"] != step:
+                path = folder / "state.json"
+                raise FileError(f"{path}: damaged: it is of update {state['step']}")
+            return Checkpoint(step, tensors["model"], tensors["optimizer"], state)
         except OSError as error:
             raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
         except (ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:

@@ -16,6 +16,8 @@ from regard.translate.preparing import prepare
 
 MAY_CHANGE = ("training.epochs", "training.max_steps", "training.stop_at", "validation.patience")
 """What may differ when a run goes on: how long it lasts."""
+OURS = ("tokenizer.json", "config.json", "valid.json", "tokens.bin", "lengths.npy", "report.json")
+"""Files of a run, up to its beginning. Written beside first, under such a name with a dot."""
 
 
 def settle(asked: RunConfig, config: RunConfig, folder: Path, say: Callable[[str], None]) -> None:
@@ -35,7 +37,7 @@ def settle(asked: RunConfig, config: RunConfig, folder: Path, say: Callable[[str
         return
     if folder.exists() and not folder.is_dir():
         raise FileError(f"train: {folder} is a file; give a folder as --out")
-    if folder.exists() and any(not _begun(one.name) for one in folder.iterdir()):
+    if folder.exists() and not all(map(_begun, folder.iterdir())):
         raise FileError(f"train: {folder} is not empty and holds no run; give another --out")
     try:
         shutil.rmtree(folder / "data", ignore_errors=True)
@@ -59,9 +61,13 @@ def settle(asked: RunConfig, config: RunConfig, folder: Path, say: Callable[[str
     write_text(path, {".json": config.to_json}, "train")
 
 
-def _begun(name: str) -> bool:
-    """Whether a file is left from a run that was stopped before it had begun."""
-    return name == "data" or name.lstrip(".").startswith(("tokenizer.json", "config.json"))
+def _begun(path: Path) -> bool:
+    """Whether a file or folder is left from a run that was stopped before it had begun."""
+    name = path.name.removeprefix(".")
+    if path.is_dir():
+        ours = name.split(".")[0] in ("data", "train", "valid")
+        return ours and all(map(_begun, path.iterdir()))
+    return name.startswith(OURS)
 
 
 def settled(config: RunConfig) -> RunConfig:

@@ -29,11 +29,11 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from regard.errors import FileError, RegardError
+from regard.memory import keep_freed_memory
 from regard.nn import Loss, Transformer
 from regard.text import Batch, Batches
 from regard.translate.checkpoint import Checkpoint, Checkpoints, Tensors
 from regard.translate.config import RunConfig
-from regard.translate.memory import keep_freed_memory
 from regard.translate.model_files import load_model, save_model
 from regard.translate.preparing import Prepared, open_prepared
 from regard.translate.progress import Progress, clock_words

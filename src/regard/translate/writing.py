@@ -123,11 +123,10 @@ class Tree(Writer):
         return hidden.flatten(0, 1)
 
     def go_on(self, parents: Int[Tensor, "b k"] | None, stay: Int[Tensor, "b"] | None) -> None:
-        assert self._path is not None
         if stay is not None:
             self._leave(stay)
             self._cache.select(stay)
-            self._path = self._path[stay]
-        if parents is not None:
+            self._path = None if self._path is None else self._path[stay]
+        if parents is not None and self._path is not None:
             places = parents[..., None].expand(-1, -1, self._path.shape[2])
             self._path = self._path.gather(1, places)
