@@ -20,7 +20,7 @@ from regard.view import View
 
 CHROMIUM = "/usr/bin/chromium"
 TIRED = "The animal didn't cross the street because it was too tired."
-BATS = ("He hit the ball with the bat.", "The bat is a mammal.")
+BATS = ("He hit the ball with the bat and ran.", "The bat is a mammal.")
 
 
 def by_hand() -> View:

@@ -56,7 +56,9 @@ def test_the_link_that_decides(pocket: Translator) -> None:
 
 
 def test_two_bats(pocket: Translator) -> None:
-    found = Lens(pocket).compare("bat", "He hit the ball with the bat.", "The bat is a mammal.")
+    found = Lens(pocket).compare(
+        "bat", "He hit the ball with the bat and ran.", "The bat is a mammal."
+    )
     assert [side.becomes for side in found.sides] == ["Schläger", "Fledermaus"]
     assert found.static == pytest.approx(1.0, abs=1e-5)
     assert float(found.cosine[-1]) < 0.8

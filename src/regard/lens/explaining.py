@@ -96,14 +96,14 @@ def _effects(
 ) -> tuple[Effect, ...]:
     """What the model says without the links that make its words likeliest.
 
-    Those that change it; if none does, the first, which does not.
+    Those that change it; if none does, the first, which does not. Of words in one subword, such as
+    *wide* and its full stop, the first stands for all.
     """
     if probability is None or said is None:
         return ()
     real = reading.words.is_word
-    order = sorted(
-        (i for i in links if real[i] and i != word), key=lambda i: -float(probability[i])
-    )[:TRIED]
+    own = {link.at: i for i, link in reversed(links.items()) if real[i] and i != word}
+    order = sorted(own.values(), key=lambda i: -float(probability[i]))[:TRIED]
     instead = say_without(subject, reading, [links[i] for i in order], said)
     effects = [Effect(i, subject.spell(found)) for i, found in zip(order, instead, strict=True)]
     before = subject.spell(said)

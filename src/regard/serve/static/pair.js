@@ -7,7 +7,7 @@ import { make } from "../../view/static/dom.js";
 /** @type {Pair} */
 const EXAMPLE = {
   word: "bat",
-  one: "He hit the ball with the bat.",
+  one: "He hit the ball with the bat and ran.",
   other: "The bat is a mammal.",
 };
 

@@ -5,7 +5,7 @@ import { make, visible } from "../../view/static/dom.js";
 const EXAMPLES = [
   "The animal didn't cross the street because it was too tired.",
   "The animal didn't cross the street because it was too wide.",
-  "He hit the ball with the bat.",
+  "He hit the ball with the bat and ran.",
 ];
 
 /**
