@@ -30,7 +30,7 @@ WHOLE = 64
 MOST = 16
 """Links of a row at most, where not every one is held."""
 BUDGET = 15_000_000
-"""Bytes that the links may take before base64; long texts hold fewer links per row."""
+"""Bytes that steps, explanation and links may take before base64; long texts hold fewer links."""
 STEPS_BUDGET = 2_000_000
 """Bytes up to which the six steps of every word are put into a file without being asked for."""
 UNIT = 65_535
@@ -58,14 +58,14 @@ class Sparsity:
                 "0.001 keeps links of 0.1 % and more"
             )
 
-    def links(self, layers: Sequence[Layer]) -> int:
-        """How many links of a row are kept."""
+    def links(self, layers: Sequence[Layer], beside: int = 0) -> int:
+        """How many links of a row are kept, if the payload has so many bytes beside them."""
         if self.most is not None:
             return self.most
         if all(layer.sizes[1] <= WHOLE for layer in layers):
             return WHOLE
         rows = sum(layer.heads * layer.sizes[0] for layer in layers)
-        return max(1, min(MOST, BUDGET // (4 * rows)))
+        return max(1, min(MOST, (BUDGET - beside) // (4 * rows)))
 
 
 def build(
@@ -80,7 +80,9 @@ def build(
 ) -> dict[str, Any]:
     """The payload; ``steps`` names, per text, the tokens whose six steps are put in."""
     sparsity = sparsity or Sparsity()
-    most = sparsity.links(layers)
+    stepped = [_steps(layer, steps or {}) for layer in layers]
+    told = None if explained is None else _explained(explained, texts)
+    most = sparsity.links(layers, 3 * len(text_of({"steps": stepped, "explained": told})) // 4)
     made = [_layer(layer, most, sparsity.threshold) for layer in layers]
     kept = [share for layer in made for share in layer["kept"]]
     return {
@@ -95,8 +97,8 @@ def build(
             "whole": all(layer["whole"] for layer in made),
             "kept": round(sum(kept) / len(kept), 5) if kept else 1.0,
         },
-        "steps": [_steps(layer, steps or {}) for layer in layers],
-        "explained": None if explained is None else _explained(explained, texts),
+        "steps": stepped,
+        "explained": told,
         "compared": None if compared is None else _compared(compared),
     }
 
