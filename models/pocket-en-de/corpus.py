@@ -1,8 +1,8 @@
 """Write the sentence pairs that `pocket-en-de` learns from: ``python corpus.py TATOEBA FOLDER``.
 
 TATOEBA is a folder with train.en and train.de, sentences of tatoeba.org line by line. They are in
-first.tsv and in third.tsv, with sentences of the built-in corpus behind them; in second.tsv is the
-built-in corpus alone. All of it is from the training split.
+first.tsv, third.tsv and fifth.tsv, with sentences of the built-in corpus behind them; in second.tsv
+and fourth.tsv is the built-in corpus alone. All of it is from the training split.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ BUILT_IN = {
     "first": {"reference": 20_000, "senses": 20_000},
     "second": {"reference": 100_000, "senses": 60_000},
     "third": {"reference": 48_000, "senses": 24_000},
+    "fourth": {"reference": 30_000, "senses": 50_000, "cues": 70_000},
+    "fifth": {"reference": 30_000, "senses": 50_000, "cues": 70_000},
 }
-ALONE = ("second",)
+ALONE = ("second", "fourth")
 """Without Tatoeba."""
 
 

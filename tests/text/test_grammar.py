@@ -72,6 +72,7 @@ def drawn(_unchecked: None) -> Drawn:
     return {
         (kind, split): list(generate(kind, split, min(MANY, size(kind, split)), seed=7))
         for kind, split in product(KINDS, SPLITS)
+        if size(kind, split)
     }
 
 
@@ -360,9 +361,11 @@ SENSED = {
 
 @pytest.fixture(scope="module")
 def sensed(_unchecked: None) -> dict[str, Pair]:
-    """Every sentence of the sense grammar by its source."""
-    pairs = [one.write(number) for one in senses.contexts() for number in range(one.count)]
-    assert len(pairs) == size("senses", "train") + size("senses", "test")
+    """Every sentence of the sense grammar by its source, those for training only included."""
+    every = (*senses.contexts(), *senses.contexts("cues"))
+    pairs = [one.write(number) for one in every for number in range(one.count)]
+    kinds = product(("senses", "cues"), SPLITS)
+    assert len(pairs) == sum(size(kind, split) for kind, split in kinds)
     found = {pair.source: pair for pair in pairs}
     assert len(found) == len(pairs), "no source says two things"
     return found
@@ -436,8 +439,21 @@ def test_all_are_different_and_none_says_two_things(drawn: Drawn) -> None:
     assert all(len(targets) == 1 for targets in answers.values())
 
 
+def test_cues_are_for_training_and_have_no_context_again(drawn: Drawn) -> None:
+    assert size("cues", "test") == 0
+    with pytest.raises(OptionError, match="there are 0 sentences of kind='cues' in split='test'"):
+        generate("cues", "test")
+    contexts, cues = (
+        {one.combination for one in senses.contexts(kind)} for kind in ("senses", "cues")
+    )
+    assert not contexts & cues
+    assert {one.sense for one in senses.contexts("cues")} == set(senses.SENSES.values())
+    for pair in drawn["cues", "train"][:500]:
+        assert judge(pair, pair.target)
+
+
 def test_train_and_test_share_no_combination(drawn: Drawn) -> None:
-    for kind in KINDS:
+    for kind in ("reference", "senses"):
         train, test = (
             {one for pair in drawn[kind, split] for one in pair.combinations} for split in SPLITS
         )
@@ -454,7 +470,7 @@ def test_test_words_are_known_from_training(drawn: Drawn) -> None:
         train, test = (
             {
                 word
-                for kind in KINDS
+                for kind in ("reference", "senses")
                 for pair in drawn[kind, split]
                 for word in words(getattr(pair, side))
             }
@@ -516,7 +532,8 @@ def test_fewer_are_the_beginning_of_more() -> None:
 def test_the_same_in_every_process() -> None:
     code = (
         "from regard.text.grammar import *\n"
-        "print(*[p for k in KINDS for s in SPLITS for p in generate(k, s, 50, 3)], sep='\\n')"
+        "for kind, split in [(k, s) for k in KINDS for s in SPLITS if size(k, s)]:\n"
+        "    print(*generate(kind, split, 50, 3), sep='\\n')"
     )
     printed = []
     for hash_seed in ("1", "2"):
@@ -524,7 +541,12 @@ def test_the_same_in_every_process() -> None:
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, env=settings, capture_output=True, timeout=300, check=True)
         printed.append(done.stdout.decode())
-    here = [pair for kind in KINDS for split in SPLITS for pair in generate(kind, split, 50, 3)]
+    here = [
+        pair
+        for kind, split in product(KINDS, SPLITS)
+        if size(kind, split)
+        for pair in generate(kind, split, 50, 3)
+    ]
     assert printed[0] == printed[1] == "".join(f"{pair}\n" for pair in here)
 
 
@@ -542,7 +564,7 @@ def test_all_there_are() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"kind": "both"}, "generate: kind='both' is unknown, expected reference or senses"),
+        ({"kind": "both"}, "generate: kind='both' is unknown, expected reference, senses or cues"),
         ({"split": "valid"}, "generate: split='valid' is unknown, expected train or test"),
         ({"n": 1.5}, "generate: n=1.5, expected a whole number"),
         ({"n": 10, "seed": "x"}, "generate: seed='x', expected a whole number"),

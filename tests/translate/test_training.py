@@ -136,6 +136,32 @@ def test_fine_tuning_starts_from_another_model(config: RunConfig, tmp_path: Path
     assert (out / "tokenizer.json").read_bytes() == (first / "tokenizer.json").read_bytes()
 
 
+def test_only_some_parts_learn(
+    config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = quietly(config, tmp_path / "first")
+    some = longer(config, init_from=str(first), learns="encoder.blocks.1 decoder.norm")
+    train(some, tmp_path / "whole")
+    assert "of which learn)" in capsys.readouterr().err
+    before, after = weights(first), weights(tmp_path / "whole")
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    named = {name for name in before if name.startswith(("encoder.blocks.1.", "decoder.norm."))}
+    assert changed == named != set()
+
+    quietly(longer(some, max_steps=18), tmp_path / "parts")
+    quietly(some, tmp_path / "parts")
+    assert_same(tmp_path / "parts", tmp_path / "whole")
+
+
+def test_parts_that_are_not_there_are_told(config: RunConfig, tmp_path: Path) -> None:
+    first = quietly(longer(config, max_steps=5), tmp_path / "first")
+    with pytest.raises(OptionError, match="learns names decoder_, which the model does not have"):
+        quietly(longer(config, init_from=str(first), learns="decoder_"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(OptionError, match="give init_from as well"):
+        longer(config, learns="encoder")
+
+
 def test_validation_sentences_are_split_off_and_said(
     config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

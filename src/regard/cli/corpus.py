@@ -18,9 +18,11 @@ from regard.text.grammar import KINDS, SPLITS, Pair, generate, size
 
 
 def corpus(
-    kind: Annotated[str, typer.Option(help="reference, senses or both.")] = "reference",
+    kind: Annotated[
+        str, typer.Option(help="reference, senses, both of them, or cues: more senses, to train.")
+    ] = "reference",
     split: Annotated[str, typer.Option(help="train or test.")] = "train",
-    n: Annotated[int, typer.Option("-n", help="How many pairs; of both kinds together.")] = 1000,
+    n: Annotated[int, typer.Option("-n", help="How many pairs; of both together.")] = 1000,
     seed: Annotated[int, typer.Option(help="Another seed, other pairs.")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Write here: .tsv or .txt, with --json .jsonl.")
@@ -44,14 +46,14 @@ def corpus(
 
 
 def _pairs(kind: str, split: str, n: int, seed: int) -> Iterator[Pair]:
-    """The pairs asked for; of both kinds by turns."""
+    """The pairs asked for; of both by turns."""
     for option, value, known in (("--kind", kind, (*KINDS, "both")), ("--split", split, SPLITS)):
         if value not in known:
             raise OptionError(
                 f"corpus: {option} {value} is unknown, expected {', '.join(known[:-1])} "
                 f"or {known[-1]}"
             )
-    shares = dict(zip(KINDS, (n - n // 2, n // 2), strict=True)) if kind == "both" else {kind: n}
+    shares = {"reference": n - n // 2, "senses": n // 2} if kind == "both" else {kind: n}
     for one, share in shares.items():
         if not 0 <= share <= size(one, split):
             raise OptionError(

@@ -10,7 +10,7 @@ one sequence.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
 
 import torch
@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 Sources = frozenset[int]
 NOTHING: Sources = frozenset()
+THE_ONE: Sources = frozenset((-1,))
+"""The source of everything where all comes from the same tensor."""
 
 _numbers = count()
 
@@ -25,17 +27,21 @@ _numbers = count()
 class Frame:
     """One run of a module: who called it, and the sources of the tensors in it."""
 
-    __slots__ = ("_made", "_met", "module", "parent")
+    __slots__ = ("_made", "_met", "module", "parent", "sealed")
 
-    def __init__(self, module: nn.Module, parent: Frame | None) -> None:
+    def __init__(self, module: nn.Module, parent: Frame | None, sealed: bool = False) -> None:
         self.module = module
         self.parent = parent
+        self.sealed = sealed
+        """Whether all tensors in it come from the same one, so that none has to be followed."""
         self._made: dict[int, tuple[weakref.ref[Tensor], Sources]] = {}
         self._met: dict[int, weakref.ref[Tensor]] = {}
         """The sources themselves, by their numbers."""
 
     def sources(self, x: Tensor) -> Sources:
         """The sources of a tensor; one that is new here is its own."""
+        if self.sealed:
+            return THE_ONE
         entry = self._made.get(id(x))
         if entry is not None and entry[0]() is x:
             return entry[1]
@@ -49,6 +55,8 @@ class Frame:
 
     def follow(self, given: Iterable[object], result: object) -> None:
         """Note that the result was made from what was given."""
+        if self.sealed:
+            return
         if isinstance(result, Tensor):
             made = [result]
         elif isinstance(result, list | tuple) and not isinstance(result, torch.Size):
@@ -67,7 +75,10 @@ class Frame:
 
     def leave(self, given: Iterable[object], result: object) -> None:
         """Tell the caller what the result of the whole run was made from."""
-        if self.parent is None:
+        if self.parent is None or self.parent.sealed:
+            return
+        if self.sealed:
+            self.parent.follow(given, _tensors((result,)))
             return
         for x in _tensors((result,)):
             entry = self._made.get(id(x))
@@ -85,7 +96,7 @@ class Frame:
         """
         first_new = next(_numbers)
         frame, of_q, of_v = self, self.sources(q), self.sources(v)
-        while frame.parent is not None and not _has_parameters(frame.module):
+        while not frame.sealed and frame.parent is not None and not _has_parameters(frame.module):
             of_q, of_v = frame._seen_from_outside(of_q), frame._seen_from_outside(of_v)
             frame = frame.parent
         if of_q & of_v:
@@ -108,6 +119,39 @@ class Frame:
 def _has_parameters(module: nn.Module) -> bool:
     """Whether it or a module in it has any."""
     return any(one._parameters for _, one in named_modules(module))
+
+
+def one_sequence(args: Iterable[object], named: Mapping[str, object]) -> bool:
+    """Whether a module is given one tensor, and beside it nothing but masks and options."""
+    tensors = 0
+    for x in (*args, *named.values()):
+        if isinstance(x, Tensor):
+            tensors += x.dtype != torch.bool
+        elif not (x is None or isinstance(x, bool | int | float | str)):
+            return False  # a list, or a cache
+    return tensors == 1
+
+
+def likeness(module: nn.Module) -> object:
+    """What modules that do the same share: their kind, parameters, and functions given to them.
+
+    None if it holds tensors beside its parameters, so that it might attend to something of its own.
+    """
+    held = vars(module)
+    shared: list[object] = [name for name, x in module._parameters.items() if x is not None]
+    for name in held.keys() - _OF_EVERY_MODULE:
+        x = held[name]
+        if isinstance(x, Tensor | list | tuple | dict) and _tensors((x,)):
+            return None
+        if callable(x):
+            shared.append(id(x))
+    for x in module._buffers.values():
+        if x is not None and x.is_floating_point() and x.dim() > 1:
+            return None
+    return type(module), frozenset(shared)
+
+
+_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 
 
 def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:

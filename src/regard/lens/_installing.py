@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.modules import module
 
 from regard.attention import operation
 from regard.lens import _sensors
@@ -83,30 +82,28 @@ class _Installation:
                 self._undo.clear()
 
 
-def _hooks() -> Undo:
-    before = module.register_module_forward_pre_hook(_entered)
-    after = module.register_module_forward_hook(_left, with_kwargs=True, always_call=True)
+def _modules() -> Undo:
+    """Every run of a module. Not by hooks: torch calls modules faster as long as there are none."""
+    original: Function = nn.Module._call_impl
+
+    def followed(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        session = current()
+        if session is None or not session.enter(self, args, kwargs):
+            return original(self, *args, **kwargs)
+        result = None
+        try:
+            result = original(self, *args, **kwargs)
+        finally:
+            session.leave(self, (*args, *kwargs.values()), result)
+        return result
+
+    nn.Module._call_impl = followed  # type: ignore[method-assign]
 
     def undo() -> None:
-        before.remove()
-        after.remove()
-        module._global_forward_hooks_with_kwargs.pop(after.id, None)  # torch forgets this one
+        if nn.Module._call_impl is followed:  # else somebody has wrapped it once more
+            nn.Module._call_impl = original  # type: ignore[method-assign]
 
     return undo
-
-
-def _entered(running: nn.Module, args: tuple[Any, ...]) -> None:
-    session = current()
-    if session is not None:
-        session.enter(running)
-
-
-def _left(running: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
-    """`rest` is keyword arguments and result; after an error, torch leaves the first out."""
-    session = current()
-    if session is not None:
-        named = rest[0].values() if len(rest) > 1 else ()
-        session.leave(running, (*args, *named), rest[-1])
 
 
 def _torch() -> Undo:
@@ -153,4 +150,4 @@ def _own() -> Undo:
     return undo
 
 
-_INSTALLED = _Installation(_hooks, _torch, _transformers, _own)
+_INSTALLED = _Installation(_modules, _torch, _transformers, _own)

@@ -9,9 +9,12 @@ regard.
 - transformers looks its functions up by `AttentionInterface.get_interface`; those that write the
   weights out are wrapped as they are handed over.
 - regard's `attend` and `look` announce themselves.
-- Hooks for all modules tell which is running (a hook of a module's own would end the fast path).
+- Every run of a module is announced by `nn.Module` itself (hooks would end the fast path of torch's
+  layers, and slow down all others).
 - torch's own modules that call no other, such as `nn.Linear`, are followed as wholes, and the mode
   is off in them, unless somebody has changed what they do.
+- So it is in a module that is like those that have run before, and was given a single sequence:
+  what attends in there is heard without the mode, and can attend to nothing but that sequence.
 
 What is wrapped is so for the whole process, as long as anybody listens; what is heard belongs to
 the context and thread that listen.
@@ -35,7 +38,7 @@ from torch.overrides import TorchFunctionMode
 
 from regard.attention._call import Call
 from regard.errors import OptionError
-from regard.lens._frames import Frame, named_modules
+from regard.lens._frames import Frame, likeness, named_modules, one_sequence
 from regard.lens._projection import Projection
 
 FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
@@ -143,45 +146,91 @@ class Session:
         """The module that is running as a whole, if one is."""
         self._depth = 0
         """How many modes were below ours when it began."""
+        self._plain: bool | None = None
+        """Whether all attention so far was of a sequence to itself, and heard without the mode."""
+        self._known: set[object] = set()
+        """Modules that have run and were followed, by what they are; see `likeness`."""
 
     @property
     def cuts(self) -> bool:
         """Whether anybody changes what is heard."""
         return any(listener.cuts for listener in self.listeners)
 
-    def enter(self, module: nn.Module) -> None:
-        """A module begins to run."""
+    def enter(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
+        """A module begins to run; returns whether `leave` wants to know of its end."""
         for listener in self.listeners:
             if not listener.ran:
                 listener.ran = id(module) in listener.names
         if self._resting is not None:
             self._wake()  # it was interrupted, or calls another after all
-        if not _attends_never(module):
-            self.frame = Frame(module, self.frame)
+        frame = self.frame
+        inside = frame is not None and frame.sealed
+        if _attends_never(module):
+            if inside and not (module._forward_pre_hooks or module._forward_hooks):
+                return False
+            if not inside:
+                return self._rest(module)
+        sealed = self._seals(module) if inside else self._begins_to_seal(module, args, named)
+        self.frame = Frame(module, frame, sealed)
+        if not (inside and sealed):
             self.adjust()
-        elif self._on and _whole(module) and _top() is self._mode:
-            self._depth = _count() - 1
-            self._resting = module
-            _pop()
+        return True
 
     def leave(self, module: nn.Module, given: tuple[object, ...], result: object) -> None:
         """A module has run, or failed."""
-        if _attends_never(module):
-            if module is self._resting:
-                self._wake()
-                self.functions[type(module)] += 1
-                if self.frame is not None:
-                    self.frame.follow(given, result)
+        if module is self._resting:
+            self._wake()
+            self.functions[type(module)] += 1
+            if self.frame is not None:
+                self.frame.follow(given, result)
             return
         frame = self.frame
         while frame is not None and frame.module is not module:
             frame = frame.parent  # one that was interrupted, and never left
-        if frame is not None:
-            if isinstance(module, nn.MultiheadAttention):
-                given = given[:1]  # the queries
-            frame.leave(given, result)
-            self.frame = frame.parent
-            self.adjust()
+        if frame is None:
+            return
+        self.frame = frame.parent
+        if frame.parent is not None and frame.parent.sealed and frame.sealed:
+            return
+        if isinstance(module, nn.MultiheadAttention):
+            given = given[:1]  # the queries
+        frame.leave(given, result)
+        if result is not None and not frame.sealed:
+            self._known.add(likeness(module))
+            self._known.discard(None)
+        self.adjust()
+
+    def _begins_to_seal(
+        self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]
+    ) -> bool:
+        """Whether all that can attend in the module is a single sequence."""
+        return (
+            bool(self._plain)
+            and not self.cuts
+            and one_sequence(args, named)
+            and not (running._global_forward_pre_hooks or running._global_forward_hooks)
+            and self._seals(module)
+        )
+
+    def _seals(self, module: nn.Module) -> bool:
+        """Whether what attends in the module is heard without the mode, and attends to its own.
+
+        So it is if it is like one that has run with the mode on, which had nothing to hear.
+        """
+        return (
+            bool(self._plain)
+            and not (module._forward_pre_hooks or module._forward_hooks)
+            and likeness(module) in self._known
+        )
+
+    def _rest(self, module: nn.Module) -> bool:
+        """Set the mode to off in a module of torch, if that can be followed as a whole."""
+        if not (self._on and _whole(module) and _top() is self._mode):
+            return False
+        self._depth = _count() - 1
+        self._resting = module
+        _pop()
+        return True
 
     def _wake(self) -> None:
         """Set the mode to on again, below those that came meanwhile."""
@@ -193,7 +242,7 @@ class Session:
     def adjust(self) -> None:
         """Set the mode to on or off, as the module that is running needs it."""
         fast = self.frame is not None and isinstance(self.frame.module, FAST) and not self.cuts
-        off = fast or self.busy
+        off = fast or self.busy or (self.frame is not None and self.frame.sealed)
         if not self.listeners or (off and _top() is self._mode):
             if self._on:
                 _remove(self._mode)
@@ -201,6 +250,10 @@ class Session:
         elif not off and not self._on:
             _push(self._mode)
             self._on = True
+
+    def needs_mode(self) -> None:
+        """There is attention that only the mode hears."""
+        self._plain = False
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -215,9 +268,9 @@ class Session:
 
     def kind(self, q: Tensor, k: Tensor, v: Tensor) -> str:
         """``"self"`` or ``"cross"``."""
-        if self.frame is None:
-            return "self" if q.shape[-2] == k.shape[-2] else "cross"
-        return self.frame.kind(q, k, v)
+        if self.frame is not None:
+            return self.frame.kind(q, k, v)
+        return "self" if q.shape[-2] == k.shape[-2] else "cross"
 
     def belongs(self, result: object, query: Tensor) -> None:
         """What attention gave belongs to the sequence of the queries, whatever they looked at."""
@@ -247,6 +300,7 @@ class Session:
         """Tell everybody of a call that has run; `output` is ``(b, h, q, e)`` or of its rank."""
         if torch._C._current_graph_task_id() != -1:
             return  # a checkpoint, run again for the backward pass
+        self._plain = self._plain is not False and kind == "self"
         for listener in self.listeners:
             name = listener.name(self.frame, owner)
             if name is not None:
@@ -274,6 +328,7 @@ class _Mode(TorchFunctionMode):
         session.functions[func] += 1
         sensor = self._sensors.get(func)
         if sensor is not None:
+            session.needs_mode()
             return sensor(*args, **(kwargs or {}))
         result = func(*args, **kwargs) if kwargs else func(*args)
         if session.frame is not None:
@@ -298,11 +353,14 @@ def _whole(module: nn.Module) -> bool:
 
     It calls no other, and nobody has hooked in something that might.
     """
-    return len(running._global_forward_pre_hooks) == 1 and not (
+    return not (
         module._modules
         or module._forward_pre_hooks
+        or module._forward_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
+        or running._global_forward_pre_hooks
+        or running._global_forward_hooks
         or running._global_backward_hooks
         or running._global_backward_pre_hooks
     )

@@ -1,12 +1,13 @@
 """The built-in corpus: English–German sentences in which one word must be understood.
 
-Two kinds. In **reference**, *it* stands for one of two nouns, and what is said of it decides which:
+In **reference**, *it* stands for one of two nouns, and what is said of it decides which:
 "The animal didn't cross the street because it was too tired / too wide." German must say *es* or
 *sie*. In **senses**, a word has two meanings that German tells apart, and the context decides:
-*bat* is *Fledermaus* or *Schläger*. Every pair knows the answer.
+*bat* is *Fledermaus* or *Schläger*. **cues** are more of these, for training only: the words that
+decide a sense, once more and in other company. Every pair knows the answer.
 
 The grammar stands beside this file in plain tables, `_grammar/tables`: nouns, adjectives, events
-and frames; senses and contexts.
+and frames; senses, contexts and cues.
 
 Training and test never share a combination: a pair of nouns, a frame with a predicate, or a sense
 with a context is in one of them only, decided by a hash of its name, whatever the seed and however
@@ -45,9 +46,7 @@ __all__ = [
     "split_of",
 ]
 
-KINDS = ("reference", "senses")
-_DRAWN = {"reference": balance.draw, "senses": senses.draw}
-_SIZES = {"reference": balance.size, "senses": senses.size}
+KINDS = ("reference", "senses", "cues")
 
 
 def generate(
@@ -72,13 +71,16 @@ def generate(
             f"generate: n={count}, but there are {size(kind, split)} sentences of kind={kind!r} "
             f"in split={split!r}; ask for 0 to {size(kind, split)}"
         )
-    return islice(_DRAWN[kind](split, _whole("seed", seed)), count)
+    number = _whole("seed", seed)
+    if kind == "reference":
+        return islice(balance.draw(split, number), count)
+    return islice(senses.draw(kind, split, number), count)
 
 
 def size(kind: str = "reference", split: str = "train") -> int:
     """How many different pairs `generate` can give."""
     _check("size", kind, split)
-    return _SIZES[kind](split)
+    return balance.size(split) if kind == "reference" else senses.size(kind, split)
 
 
 def split_of(combination: str) -> str:
@@ -134,7 +136,8 @@ def _check(function: str, kind: str, split: str) -> None:
     for name, value, known in (("kind", kind, KINDS), ("split", split, SPLITS)):
         if value not in known:
             raise OptionError(
-                f"{function}: {name}={value!r} is unknown, expected {' or '.join(known)}"
+                f"{function}: {name}={value!r} is unknown, expected {', '.join(known[:-1])} "
+                f"or {known[-1]}"
             )
 
 

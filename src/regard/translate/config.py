@@ -76,6 +76,9 @@ class TrainingConfig:
     """Gradients longer than this are shortened to it; 0: never."""
     init_from: str = ""
     """Start from the weights and subwords of this model's folder: fine-tuning."""
+    learns: str = ""
+    """With `init_from`, the parts that learn, by their names: "encoder.blocks.3 encoder.norm".
+    The others stay as they are, to the last bit; all learn, if not said."""
     seed: int = 1
     """The same seed, data and machine give the same model, bit for bit."""
 
@@ -92,6 +95,10 @@ class TrainingConfig:
         for name in ("max_steps", "stop_at"):
             if getattr(self, name) is not None:
                 _at_least(self, name, 1)
+        if self.learns and not self.init_from:
+            raise OptionError(
+                "train: learns names parts of a model that is there already; give init_from as well"
+            )
         if not 0.0 <= self.smoothing < 1.0:
             raise OptionError(
                 f"train: smoothing={self.smoothing}, expected 0 up to, but not including, 1"

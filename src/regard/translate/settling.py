@@ -9,6 +9,7 @@ from pathlib import Path
 
 from regard.errors import FileError, OptionError
 from regard.files import write_text
+from regard.nn import Transformer
 from regard.text import Tokenizer
 from regard.translate.config import RunConfig
 from regard.translate.model_files import TOKENIZER, bundled, load_model
@@ -73,12 +74,30 @@ def _begun(path: Path) -> bool:
 def settled(config: RunConfig) -> RunConfig:
     """A configuration that fits: the model is that of `init_from`, and has room for sentences."""
     if config.training.init_from:
-        other = load_model(config.training.init_from).config
-        config = replace(config, model=replace(other, dropout=config.model.dropout))
+        other = load_model(config.training.init_from)
+        learn_only(other, config.training.learns)  # which raises if there is no such part
+        config = replace(config, model=replace(other.config, dropout=config.model.dropout))
     most = config.model.max_length - 1  # the end needs a place as well
     if config.model.position == "learned" and config.data.longest > most:
         config = replace(config, data=replace(config.data, longest=most))
     return config
+
+
+def learn_only(model: Transformer, learns: str) -> None:
+    """Give gradients to the parts of these names only, a space between them; to all, if none."""
+    parts = learns.split()
+    for part in parts:
+        if not any(_belongs(name, part) for name, _ in model.named_parameters()):
+            raise OptionError(
+                f"train: learns names {part}, which the model does not have; expected such as "
+                "encoder.blocks.0, decoder.blocks.1.cross or source"
+            )
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(not parts or any(_belongs(name, part) for part in parts))
+
+
+def _belongs(name: str, part: str) -> bool:
+    return name == part or name.startswith(f"{part}.")
 
 
 def _may_change(line: str) -> bool:

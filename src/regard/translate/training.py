@@ -38,7 +38,7 @@ from regard.translate.model_files import load_model, save_model
 from regard.translate.preparing import Prepared, open_prepared
 from regard.translate.progress import Progress, clock_words
 from regard.translate.scoring import bleu
-from regard.translate.settling import settle, settled
+from regard.translate.settling import learn_only, settle, settled
 from regard.translate.translator import Translator
 from regard.translate.workers import Workers
 
@@ -116,8 +116,9 @@ class _Run:
         self.checkpoints = Checkpoints(folder / "checkpoints")
         torch.manual_seed(config.training.seed)
         self.model = self._new_model()
+        learn_only(self.model, config.training.learns)
         self.optimizer = torch.optim.AdamW(
-            self.model.parameters(),
+            [weight for _, weight in self._learning()],
             betas=(0.9, 0.98),
             eps=1e-9,
             weight_decay=config.training.weight_decay,
@@ -276,7 +277,7 @@ class _Run:
             return
         state, keep = self.state, max(1, self.config.validation.average)
         optimizer: Tensors = {}
-        for name, parameter in self.model.named_parameters():
+        for name, parameter in self._learning():
             for key, value in self.optimizer.state[parameter].items():
                 optimizer[f"{name}|{key}"] = value
         self.checkpoints.write(Checkpoint(state.step, self._weights(), optimizer, asdict(state)))
@@ -291,7 +292,7 @@ class _Run:
 
     def _restore(self, found: Checkpoint) -> None:
         _fill(self.model, found.model)
-        for name, parameter in self.model.named_parameters():
+        for name, parameter in self._learning():
             self.optimizer.state[parameter] = {
                 key: found.optimizer[f"{name}|{key}"] for key in ("step", "exp_avg", "exp_avg_sq")
             }
@@ -329,11 +330,13 @@ class _Run:
         """Say in plain words what will happen, and how long it will take."""
         count = self.batches.count(self.state.epoch)
         parameters = sum(weight.numel() for weight in self.model.parameters())
+        learning = sum(weight.numel() for _, weight in self._learning())
+        some = f" ({learning:,} of which learn)" * (learning < parameters)
         pairs, tokens = len(self.prepared.train), int(self.prepared.train.target_lengths.sum())
         each = self._try_some() * count
         left = (last - self.state.step) * self.config.training.accumulate / count
         self.progress.say(
-            f"A model of {parameters:,} parameters, {pairs:,} sentence pairs, "
+            f"A model of {parameters:,} parameters{some}, {pairs:,} sentence pairs, "
             f"{tokens + pairs:,} target subwords.\n"
             f"An epoch is {count:,} batches ({self.batches.padding:.1%} padding) and will take "
             f"{clock_words(each)}; all {math.ceil(left)} {clock_words(each * left)}, on "
@@ -359,6 +362,10 @@ class _Run:
 
     def _stale(self) -> bool:
         return 0 < self.config.validation.patience <= self.state.stale
+
+    def _learning(self) -> Iterator[tuple[str, nn.Parameter]]:
+        """The weights that learn, by their names."""
+        return ((name, one) for name, one in self.model.named_parameters() if one.requires_grad)
 
     def _weights(self) -> Tensors:
         return {name: weight.detach() for name, weight in self.model.named_parameters()}

@@ -16,7 +16,7 @@ class Pair:
     source: str
     target: str
     kind: str
-    """``"reference"`` or ``"senses"``."""
+    """``"reference"``, ``"senses"`` or ``"cues"``."""
     word: str
     """The word in question: *it*, or the word of several senses."""
     position: int

@@ -1,6 +1,9 @@
 """Words of two senses that German tells apart, and the sentences that decide between them.
 
-They are read from ``tables/senses.txt`` and ``tables/contexts.txt``.
+They are read from ``tables/senses.txt``, ``tables/contexts.txt`` and ``tables/cues.txt``. Of the
+contexts some are held out. The cues are for training only: the words that decide a sense, once more
+and in other company. They stand in a table of their own, so that what they add moves no context
+from one split to the other.
 """
 
 from __future__ import annotations
@@ -108,6 +111,8 @@ class Context:
     """A sentence that decides the sense of a word, with slots for the word and for people."""
 
     sense: Sense
+    kind: str
+    """``"senses"``, or ``"cues"`` if it is for training only."""
     name: str
     """The English with its slots; several senses may share it."""
     english: str
@@ -155,7 +160,7 @@ class Context:
         return Pair(
             source=capital(source) + ".",
             target=contracted(capital(target)) + ".",
-            kind="senses",
+            kind=self.kind,
             word=noun.english,
             position=places[slot] + len(before),
             answer=noun.form("nom" if f"{{{slot}}}" in german else "acc"),
@@ -187,20 +192,24 @@ def _expanded(english: str, german: str) -> Iterator[tuple[str, str]]:
         yield pattern.sub(one, english), pattern.sub(other, german)
 
 
+TABLES = {"senses": "contexts", "cues": "cues"}
+"""Where the sentences of a kind stand."""
+GROUPS = "groups of senses"
+"""The heading under which they have names."""
+
+
 @cache
-def contexts() -> tuple[Context, ...]:
+def contexts(kind: str = "senses") -> tuple[Context, ...]:
     """All contexts of all senses."""
     found: list[Context] = []
-    groups: dict[str, str] = {}
-    for heading, line in rows("contexts"):
-        names, _, text = line.partition(": ")
-        if heading == "groups of senses":
-            groups[names] = text
+    for heading, line in rows(TABLES[kind]):
+        if heading == GROUPS:
             continue
+        names, _, text = line.partition(": ")
         template, german = text.split(" / ")
-        senses = [name for group in names.split() for name in groups.get(group, group).split()]
+        senses = [name for one in names.split() for name in _groups().get(one, one).split()]
         found += [
-            Context(SENSES[name], template, english, other)
+            Context(SENSES[name], kind, template, english, other)
             for name in senses
             for english, other in _expanded(template, german)
         ]
@@ -208,9 +217,16 @@ def contexts() -> tuple[Context, ...]:
 
 
 @cache
+def _groups() -> dict[str, str]:
+    """Senses that share contexts, by the name of their group."""
+    lines = (line for heading, line in rows(TABLES["senses"]) if heading == GROUPS)
+    return {name: senses for name, _, senses in (line.partition(": ") for line in lines)}
+
+
+@cache
 def every_context() -> frozenset[str]:
     """All combinations of a sense with a context."""
-    return frozenset(context.combination for context in contexts())
+    return frozenset(context.combination for kind in TABLES for context in contexts(kind))
 
 
 @cache
@@ -230,13 +246,13 @@ def contexts_held_out() -> frozenset[str]:
     return held_out(groups.values(), CONTEXTS_HELD_OUT, needs)
 
 
-def _of_split(split: str) -> dict[str, list[list[Context]]]:
+def _of_split(kind: str, split: str) -> dict[str, list[list[Context]]]:
     """The contexts of a split, by word and sense."""
     return {
         word: [
             [
                 context
-                for context in contexts()
+                for context in contexts(kind)
                 if context.sense is sense
                 and (context.combination in contexts_held_out()) == (split == "test")
             ]
@@ -247,25 +263,25 @@ def _of_split(split: str) -> dict[str, list[list[Context]]]:
 
 
 @cache
-def size(split: str) -> int:
+def size(kind: str, split: str) -> int:
     """How many sentences there are."""
     return sum(
         context.count
-        for senses in _of_split(split).values()
+        for senses in _of_split(kind, split).values()
         for of_sense in senses
         for context in of_sense
     )
 
 
-def draw(split: str, seed: int) -> Iterator[Pair]:
+def draw(kind: str, split: str, seed: int) -> Iterator[Pair]:
     """All sentences, each once, in an order that the seed decides.
 
     Words are drawn alike, the senses of a word in turn while they last, and contexts alike.
     """
-    random = Random(f"senses {split} {seed}")
+    random = Random(f"{kind} {split} {seed}")
     words = [
         [[(context, Draw(context.count, random)) for context in of_sense] for of_sense in senses]
-        for senses in _of_split(split).values()
+        for senses in _of_split(kind, split).values()
     ]
     turns: list[list[int]] = [[] for _ in words]
     while words:
