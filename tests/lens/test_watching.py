@@ -16,8 +16,6 @@ from torch.utils.checkpoint import checkpoint
 import regard
 from regard import OptionError, RegardError, StaleError
 from regard.lens import Seen, watch
-from regard.lens._installing import listening
-from regard.lens._listening import Listener
 
 MODES = [torch.no_grad, torch.enable_grad, torch.inference_mode]
 B, H, N, M, D = 2, 3, 5, 7, 4
@@ -242,82 +240,6 @@ def test_positions_added_to_queries_and_keys_make_no_cross_attention(x: Tensor) 
             return F.scaled_dot_product_attention(q, k, v)
 
     assert unchanged(Positioned(), x, torch.randn(B, N, WIDTH)).kind("") == "self"
-
-
-def looked_up(*args: Tensor) -> Tensor:
-    return F.scaled_dot_product_attention(*args)
-
-
-class Remembering(Attention):
-    """Attends to what it has been told, if it has been told anything."""
-
-    def forward(self, x: Tensor, context: Tensor | None = None, **options: object) -> Tensor:
-        return super().forward(x, getattr(self, "memory", context), **options)
-
-
-class Layer(nn.Module):
-    """A layer of many, with something around attention."""
-
-    def __init__(self, function: Callable[..., Tensor] = looked_up) -> None:
-        super().__init__()
-        self.attention, self.norm = Remembering(function), nn.LayerNorm(WIDTH)
-
-    def forward(self, x: Tensor, context: Tensor | list[Tensor] | None = None) -> Tensor:
-        other = context[0] if isinstance(context, list) else context
-        return x + self.attention(self.norm(x), other)
-
-
-class Stack(nn.Module):
-    """Layers one after the other."""
-
-    def __init__(self, *layers: nn.Module) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(layers)
-        self.given: list[dict[str, object]] = [{} for _ in layers]
-
-    def forward(self, x: Tensor) -> Tensor:
-        for layer, given in zip(self.layers, self.given, strict=True):
-            x = layer(x, **given)
-        return x
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_layers_like_the_first_are_not_followed_inside(x: Tensor, mode: type) -> None:
-    """The functions that the first calls are heard of; those of the others need not be."""
-    counted = []
-    for depth in (1, 4):
-        model = Stack(*(Layer() for _ in range(depth)))
-        with mode(), listening(Listener(model, "test")) as session:
-            model(x)
-        counted.append(session.functions[Tensor.transpose])
-        with mode():
-            seen = unchanged(model, x)
-        assert list(seen) == [f"layers.{i}.attention" for i in range(depth)]
-        assert {seen.kind(name) for name in seen} == {"self"}
-    assert 0 < counted[0] == counted[1]
-
-
-def test_layers_unlike_the_first_are_followed(x: Tensor) -> None:
-    """By what they are, hold, are given, or have been hung upon."""
-    context = torch.randn(B, N, WIDTH)
-    model = Stack(*(Layer() for _ in range(3)), Layer(imported))
-    assert len(unchanged(model, x)) == 4
-
-    for given in (context, [context]):
-        model = Stack(*(Layer() for _ in range(4)))
-        model.given[2] = {"context": given}
-        seen = unchanged(model, x)
-        assert [seen.kind(name) for name in seen] == ["self", "self", "cross", "self"]
-
-    for memory in (context, nn.Parameter(context), nn.Buffer(context)):
-        model = Stack(*(Layer() for _ in range(3)))
-        model.layers[2].attention.memory = memory
-        seen = unchanged(model, x)
-        assert [seen.kind(name) for name in seen] == ["self", "self", "cross"]
-
-    model = Stack(*(Layer() for _ in range(3)))
-    model.layers[2].norm.register_forward_hook(lambda *_: imported(context, context, context))
-    assert len(unchanged(model, x)) == 4
 
 
 def test_prints_a_table(x: Tensor) -> None:

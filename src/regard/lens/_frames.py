@@ -10,7 +10,7 @@ one sequence.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import count
 
 import torch
@@ -119,39 +119,6 @@ class Frame:
 def _has_parameters(module: nn.Module) -> bool:
     """Whether it or a module in it has any."""
     return any(one._parameters for _, one in named_modules(module))
-
-
-def one_sequence(args: Iterable[object], named: Mapping[str, object]) -> bool:
-    """Whether a module is given one tensor, and beside it nothing but masks and options."""
-    tensors = 0
-    for x in (*args, *named.values()):
-        if isinstance(x, Tensor):
-            tensors += x.dtype != torch.bool
-        elif not (x is None or isinstance(x, bool | int | float | str)):
-            return False  # a list, or a cache
-    return tensors == 1
-
-
-def likeness(module: nn.Module) -> object:
-    """What modules that do the same share: their kind, parameters, and functions given to them.
-
-    None if it holds tensors beside its parameters, so that it might attend to something of its own.
-    """
-    held = vars(module)
-    shared: list[object] = [name for name, x in module._parameters.items() if x is not None]
-    for name in held.keys() - _OF_EVERY_MODULE:
-        x = held[name]
-        if isinstance(x, Tensor | list | tuple | dict) and _tensors((x,)):
-            return None
-        if callable(x):
-            shared.append(id(x))
-    for x in module._buffers.values():
-        if x is not None and x.is_floating_point() and x.dim() > 1:
-            return None
-    return type(module), frozenset(shared)
-
-
-_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 
 
 def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:

@@ -38,7 +38,8 @@ from torch.overrides import TorchFunctionMode
 
 from regard.attention._call import Call
 from regard.errors import OptionError
-from regard.lens._frames import Frame, likeness, named_modules, one_sequence
+from regard.lens._frames import Frame, named_modules
+from regard.lens._likeness import hooked, likeness, one_sequence
 from regard.lens._projection import Projection
 
 FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
@@ -164,13 +165,13 @@ class Session:
         if self._resting is not None:
             self._wake()  # it was interrupted, or calls another after all
         frame = self.frame
-        inside = frame is not None and frame.sealed
+        inside = frame is not None and frame.sealed and not self.cuts
         if _attends_never(module):
-            if inside and not (module._forward_pre_hooks or module._forward_hooks):
-                return False
             if not inside:
                 return self._rest(module)
-        sealed = self._seals(module) if inside else self._begins_to_seal(module, args, named)
+            if not hooked(module):
+                return False
+        sealed = self._seals(module, args, named)
         self.frame = Frame(module, frame, sealed)
         if not (inside and sealed):
             self.adjust()
@@ -195,31 +196,22 @@ class Session:
         if isinstance(module, nn.MultiheadAttention):
             given = given[:1]  # the queries
         frame.leave(given, result)
-        if result is not None and not frame.sealed:
+        if result is not None and not (frame.sealed or self.busy or _goes_backward()):
             self._known.add(likeness(module))
             self._known.discard(None)
         self.adjust()
 
-    def _begins_to_seal(
-        self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]
-    ) -> bool:
-        """Whether all that can attend in the module is a single sequence."""
+    def _seals(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
+        """Whether what attends in the module is a single sequence, and is heard without the mode.
+
+        So it is if it is given no more, and is like one that has run with the mode on, which had
+        nothing to hear.
+        """
         return (
             bool(self._plain)
             and not self.cuts
             and one_sequence(args, named)
             and not (running._global_forward_pre_hooks or running._global_forward_hooks)
-            and self._seals(module)
-        )
-
-    def _seals(self, module: nn.Module) -> bool:
-        """Whether what attends in the module is heard without the mode, and attends to its own.
-
-        So it is if it is like one that has run with the mode on, which had nothing to hear.
-        """
-        return (
-            bool(self._plain)
-            and not (module._forward_pre_hooks or module._forward_hooks)
             and likeness(module) in self._known
         )
 
@@ -235,14 +227,17 @@ class Session:
     def _wake(self) -> None:
         """Set the mode to on again, below those that came meanwhile."""
         above = [_pop() for _ in range(_count() - self._depth)]
-        for mode in (self._mode, *(other for other in reversed(above) if other is not self._mode)):
+        self._on = bool(self.listeners)  # else the last one left meanwhile
+        ours = [self._mode] if self._on else []
+        for mode in (*ours, *(other for other in reversed(above) if other is not self._mode)):
             _push(mode)
         self._resting = None
 
     def adjust(self) -> None:
         """Set the mode to on or off, as the module that is running needs it."""
-        fast = self.frame is not None and isinstance(self.frame.module, FAST) and not self.cuts
-        off = fast or self.busy or (self.frame is not None and self.frame.sealed)
+        frame = self.frame
+        quiet = frame is not None and (frame.sealed or isinstance(frame.module, FAST))
+        off = self.busy or (quiet and not self.cuts)
         if not self.listeners or (off and _top() is self._mode):
             if self._on:
                 _remove(self._mode)
@@ -298,8 +293,8 @@ class Session:
         doubt: str = "",
     ) -> None:
         """Tell everybody of a call that has run; `output` is ``(b, h, q, e)`` or of its rank."""
-        if torch._C._current_graph_task_id() != -1:
-            return  # a checkpoint, run again for the backward pass
+        if _goes_backward():
+            return
         self._plain = self._plain is not False and kind == "self"
         for listener in self.listeners:
             name = listener.name(self.frame, owner)
@@ -337,6 +332,11 @@ class _Mode(TorchFunctionMode):
         return result
 
 
+def _goes_backward() -> bool:
+    """Whether this is a checkpoint, run again for the backward pass."""
+    return torch._C._current_graph_task_id() != -1
+
+
 @cache
 def _of_torch(kind: type) -> bool:
     """Whether this is one of torch's own modules that only call others, or none at all."""
@@ -355,8 +355,7 @@ def _whole(module: nn.Module) -> bool:
     """
     return not (
         module._modules
-        or module._forward_pre_hooks
-        or module._forward_hooks
+        or hooked(module)
         or module._backward_hooks
         or module._backward_pre_hooks
         or running._global_forward_pre_hooks
