@@ -27,13 +27,17 @@ _numbers = count()
 class Frame:
     """One run of a module: who called it, and the sources of the tensors in it."""
 
-    __slots__ = ("_made", "_met", "module", "parent", "sealed")
+    __slots__ = ("_made", "_met", "heard", "module", "parent", "sealed")
 
-    def __init__(self, module: nn.Module, parent: Frame | None, sealed: bool = False) -> None:
+    def __init__(
+        self, module: nn.Module, parent: Frame | None, sealed: bool = False, heard: int = 0
+    ) -> None:
         self.module = module
         self.parent = parent
         self.sealed = sealed
         """Whether all tensors in it come from the same one, so that none has to be followed."""
+        self.heard = heard
+        """How many calls of attention there were before it."""
         self._made: dict[int, tuple[weakref.ref[Tensor], Sources]] = {}
         self._met: dict[int, weakref.ref[Tensor]] = {}
         """The sources themselves, by their numbers."""

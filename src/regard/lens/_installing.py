@@ -44,13 +44,11 @@ def listening(listener: Listener) -> Iterator[Session]:
         session = Session(_SEEN)
         SESSION.set(session)
     with _INSTALLED:
-        session.listeners.append(listener)
-        session.adjust()
+        session.add(listener)
         try:
             yield session
         finally:
-            session.listeners.remove(listener)
-            session.adjust()
+            session.remove(listener)
             if not session.listeners and SESSION.get() is session:
                 SESSION.set(None)
 
@@ -94,7 +92,7 @@ def _modules() -> Undo:
         try:
             result = original(self, *args, **kwargs)
         finally:
-            session.leave(self, (*args, *kwargs.values()), result)
+            session.leave(self, args, kwargs, result)
         return result
 
     nn.Module._call_impl = followed  # type: ignore[method-assign]

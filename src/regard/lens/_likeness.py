@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +18,8 @@ from torch.nn import functional as F
 PLAIN = (bool, int, float, str, type(None))
 MANY = 100
 """Entries of a list that are still looked through."""
-_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
+OF_ALL = frozenset(vars(nn.Module()))
+"""What every module has."""
 IMPORTED = (
     F.scaled_dot_product_attention,
     F.multi_head_attention_forward,
@@ -31,67 +31,102 @@ IMPORTED = (
 
 def one_sequence(args: Iterable[object], named: Mapping[str, object]) -> bool:
     """Whether a module is given one tensor, and beside it nothing but masks and options."""
-    tensors = 0
-    with torch._C.DisableTorchFunction():
-        for x in (*args, *named.values()):
-            if isinstance(x, Tensor):
-                tensors += x.dtype != torch.bool
-            elif not isinstance(x, PLAIN):
-                return False  # a list, or a cache
-    return tensors == 1
+    tensors: list[Tensor] = []
+    for x in (*args, *named.values()):
+        if isinstance(x, Tensor):
+            tensors.append(x)
+        elif not isinstance(x, PLAIN):
+            return False  # a list, or a cache
+    if len(tensors) > 1:
+        with torch._C.DisableTorchFunction():
+            tensors = [x for x in tensors if x.dtype != torch.bool]
+    return len(tensors) == 1
 
 
-def likeness(module: nn.Module) -> object:
-    """What modules that do the same have in common; None if one cannot know.
+def given(args: Iterable[object], named: Mapping[str, object]) -> object:
+    """Where among what a module is given there are tensors."""
+    places = [isinstance(x, Tensor) for x in args]
+    return *places, *((name, isinstance(x, Tensor)) for name, x in named.items())
 
-    Their kind, whether they train, the names of their parameters and the kinds of their parts,
-    switches, and what objects and functions they were given. One cannot know what a module does
-    that holds tensors of its own to attend to, that is hooked, or whose authors have imported
+
+def knowable(module: nn.Module) -> bool:
+    """Whether one can know from one run of a module what others like it do.
+
+    Not if it holds tensors of its own to attend to, is hooked, or its authors have imported
     attention by its name, so that only the mode hears it.
     """
-    kind = type(module)
-    if _imports_attention(kind):  # type: ignore[arg-type]
-        return None
-    shared: list[Any] = [kind, module.training]
-    shared += [name for name, x in module._parameters.items() if x is not None]
-    for name, part in module._modules.items():
-        if part is not None:
-            if hooked(part):
-                return None
-            shared.append((name, type(part)))
-    held = vars(module)
-    for name in sorted(held.keys() - _OF_EVERY_MODULE):
-        x = held[name]
-        if isinstance(x, Tensor):
-            return None
-        if isinstance(x, list | tuple | dict):
-            inside = x.values() if isinstance(x, dict) else x
-            if len(x) > MANY or not all(isinstance(one, PLAIN) for one in inside):
-                return None
-        elif isinstance(x, bool | str | None):
-            shared.append((name, x))
-        elif not isinstance(x, int | float):
-            shared.append((name, _Itself(x)))
     with torch._C.DisableTorchFunction():
-        for x in module._buffers.values():
-            if x is not None and x.is_floating_point() and x.dim() > 1:
-                return None
-    return None if hooked(module) else tuple(shared)
+        return not (
+            hooked(module)
+            or _imports_attention(type(module))  # type: ignore[arg-type]
+            or any(x is not None and _is_sequence(x) for x in module._buffers.values())
+            or any(_may_hold_tensors(x) for name, x in vars(module).items() if name not in OF_ALL)
+        )
 
 
-class _Itself:
-    """An object that equals only itself."""
+def _is_sequence(x: Tensor) -> bool:
+    return x.is_floating_point() and x.dim() > 1
 
-    __slots__ = ("_object",)
 
-    def __init__(self, thing: object) -> None:
-        self._object = thing
+def _may_hold_tensors(x: object) -> bool:
+    if isinstance(x, list | tuple | dict):
+        inside = x.values() if isinstance(x, dict) else x
+        return len(x) > MANY or not all(isinstance(one, PLAIN) for one in inside)
+    return isinstance(x, Tensor)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Itself) and other._object is self._object
 
-    def __hash__(self) -> int:
-        return id(self._object)
+class Known:
+    """A module that has run, and is `knowable`."""
+
+    __slots__ = ("_module", "_names", "quiet")
+
+    def __init__(self, module: nn.Module, quiet: object) -> None:
+        self._module = module
+        self._names = tuple(name for name in vars(module) if name not in OF_ALL)
+        self.quiet = quiet
+        """What it was `given`, if nothing attended in it."""
+
+    def is_like(self, module: nn.Module) -> bool:
+        """Whether another module of its kind does the same.
+
+        It must have the same parameters, parts of the same kinds, the same switches, and hold the
+        same objects and functions; numbers may differ.
+        """
+        known = self._module
+        mine, its = vars(known), vars(module)
+        if len(mine) != len(its) or hooked(module) or module.training is not known.training:
+            return False
+        for name in self._names:
+            x, y = mine[name], its.get(name, mine)
+            if x is not y and not _same(x, y):
+                return False
+        parameters = module._parameters
+        if parameters and _named(parameters) != _named(known._parameters):
+            return False
+        return module._buffers.keys() == known._buffers.keys() and _same_parts(module, known)
+
+
+def _same(x: object, y: object) -> bool:
+    """Whether these are numbers, or equal texts, or equal lists of plain things."""
+    if type(x) is not type(y):
+        return False
+    if isinstance(x, str | list | tuple | dict):
+        return x == y and not _may_hold_tensors(x)
+    return isinstance(x, int | float) and not isinstance(x, bool)
+
+
+def _named(parameters: Mapping[str, object]) -> list[str]:
+    return [name for name, x in parameters.items() if x is not None]
+
+
+def _same_parts(module: nn.Module, other: nn.Module) -> bool:
+    its = other._modules
+    if module._modules.keys() != its.keys():
+        return False
+    for name, part in module._modules.items():
+        if type(part) is not type(its[name]) or (part is not None and hooked(part)):
+            return False
+    return True
 
 
 def hooked(module: nn.Module) -> bool:

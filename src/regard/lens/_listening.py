@@ -39,11 +39,14 @@ from torch.overrides import TorchFunctionMode
 from regard.attention._call import Call
 from regard.errors import OptionError
 from regard.lens._frames import Frame, named_modules
-from regard.lens._likeness import hooked, likeness, one_sequence
+from regard.lens._likeness import Known, given, hooked, knowable, one_sequence
 from regard.lens._projection import Projection
 
 FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 """The modules that take a faster way when no function mode is on."""
+
+KNOWN = 8
+"""How many different modules of a kind are remembered."""
 
 Function = Callable[..., Any]
 
@@ -136,6 +139,10 @@ class Session:
     def __init__(self, sensors: dict[Function, Function]) -> None:
         """`sensors` are for functions that compute attention: the same, but heard of."""
         self.listeners: list[Listener] = []
+        self.cuts = False
+        """Whether anybody changes what is heard."""
+        self._expecting = False
+        """Whether anybody's model has not run yet."""
         self.frame: Frame | None = None
         self.functions: Counter[Function] = Counter()
         self.busy = False
@@ -149,19 +156,32 @@ class Session:
         """How many modes were below ours when it began."""
         self._plain: bool | None = None
         """Whether all attention so far was of a sequence to itself, and heard without the mode."""
-        self._known: set[object] = set()
-        """Modules that have run and were followed, by what they are; see `likeness`."""
+        self._heard = 0
+        """How many calls of attention there were."""
+        self._known: dict[type, list[Known]] = {}
+        """Modules that have run and were followed, by their kind."""
 
-    @property
-    def cuts(self) -> bool:
-        """Whether anybody changes what is heard."""
-        return any(listener.cuts for listener in self.listeners)
+    def add(self, listener: Listener) -> None:
+        """Let somebody hear."""
+        self.listeners.append(listener)
+        self._changed()
+
+    def remove(self, listener: Listener) -> None:
+        """Let them hear no more."""
+        self.listeners.remove(listener)
+        self._changed()
+
+    def _changed(self) -> None:
+        self.cuts = any(listener.cuts for listener in self.listeners)
+        self._expecting = not all(listener.ran for listener in self.listeners)
+        self.adjust()
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
         """A module begins to run; returns whether `leave` wants to know of its end."""
-        for listener in self.listeners:
-            if not listener.ran:
-                listener.ran = id(module) in listener.names
+        if self._expecting:
+            for listener in self.listeners:
+                listener.ran = listener.ran or id(module) in listener.names
+            self._expecting = not all(listener.ran for listener in self.listeners)
         if self._resting is not None:
             self._wake()  # it was interrupted, or calls another after all
         frame = self.frame
@@ -171,19 +191,23 @@ class Session:
                 return self._rest(module)
             if not hooked(module):
                 return False
+        elif inside and self._knows(module, given(args, named)):
+            return False
         sealed = self._seals(module, args, named)
-        self.frame = Frame(module, frame, sealed)
+        self.frame = Frame(module, frame, sealed, self._heard)
         if not (inside and sealed):
             self.adjust()
         return True
 
-    def leave(self, module: nn.Module, given: tuple[object, ...], result: object) -> None:
+    def leave(
+        self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any], result: object
+    ) -> None:
         """A module has run, or failed."""
         if module is self._resting:
             self._wake()
             self.functions[type(module)] += 1
             if self.frame is not None:
-                self.frame.follow(given, result)
+                self.frame.follow((*args, *named.values()), result)
             return
         frame = self.frame
         while frame is not None and frame.module is not module:
@@ -193,13 +217,27 @@ class Session:
         self.frame = frame.parent
         if frame.parent is not None and frame.parent.sealed and frame.sealed:
             return
-        if isinstance(module, nn.MultiheadAttention):
-            given = given[:1]  # the queries
-        frame.leave(given, result)
+        queries_only = isinstance(module, nn.MultiheadAttention)
+        frame.leave(args[:1] if queries_only else (*args, *named.values()), result)
         if result is not None and not (frame.sealed or self.busy or _goes_backward()):
-            self._known.add(likeness(module))
-            self._known.discard(None)
+            self._learn(module, args, named, quiet=self._heard == frame.heard)
         self.adjust()
+
+    def _learn(
+        self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any], quiet: bool
+    ) -> None:
+        """Remember a module that has run and was followed."""
+        known = self._known.setdefault(type(module), [])
+        quietly = given(args, named) if quiet else None
+        if len(known) < KNOWN and knowable(module) and not self._knows(module, quietly):
+            known.append(Known(module, quietly))
+
+    def _knows(self, module: nn.Module, quiet: object = None) -> bool:
+        """Whether a module like this has run, and if so asked, quietly when given the same."""
+        return self._plain is not False and any(
+            (quiet is None or quiet == known.quiet) and known.is_like(module)
+            for known in self._known.get(type(module), ())
+        )
 
     def _seals(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
         """Whether what attends in the module is a single sequence, and is heard without the mode.
@@ -212,7 +250,7 @@ class Session:
             and not self.cuts
             and one_sequence(args, named)
             and not (running._global_forward_pre_hooks or running._global_forward_hooks)
-            and likeness(module) in self._known
+            and self._knows(module)
         )
 
     def _rest(self, module: nn.Module) -> bool:
@@ -293,6 +331,7 @@ class Session:
         doubt: str = "",
     ) -> None:
         """Tell everybody of a call that has run; `output` is ``(b, h, q, e)`` or of its rank."""
+        self._heard += 1
         if _goes_backward():
             return
         self._plain = self._plain is not False and kind == "self"
