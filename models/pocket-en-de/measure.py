@@ -2,7 +2,9 @@
 
 MODEL is a folder that `regard train` wrote, or a name; TATOEBA a folder with val.en and val.de.
 Pronouns and senses are judged on the test split of the built-in corpus, of which no combination is
-in what the model learned from. A translation that cannot be judged counts as wrong.
+in what the model learned from. Senses are judged on unseen.tsv as well: sentences by somebody who
+had seen nothing of that corpus but its words and their senses. A translation that cannot be judged
+counts as wrong.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from corpus import BUILT_IN
 
 from regard import Translator
 from regard.text import read_lines
+from regard.text._grammar.senses import SENSES, wrong_forms
 from regard.text.grammar import Pair, generate, judge, nearest
 from regard.translate.scoring import bleu, chrf
 
@@ -35,6 +38,8 @@ class Figures:
     sense: float
     sense_untold: float
     frequent_sense: float
+    unseen: float
+    unseen_untold: float
     bleu: float
     chrf: float
     parameters: int
@@ -46,6 +51,17 @@ def right(translator: Translator, pairs: list[Pair]) -> tuple[float, float]:
     found = translator.translate([pair.source for pair in pairs], beam=BEAM, threads=2)
     judged = [judge(pair, one.text) for pair, one in zip(pairs, found, strict=True)]
     return judged.count(True) / len(pairs), judged.count(None) / len(pairs)
+
+
+def unseen() -> list[Pair]:
+    """The sentences of unseen.tsv: word, sense, and a sentence in which it has this sense."""
+    pairs = []
+    for line in read_lines(Path(__file__).with_name("unseen.tsv")):
+        word, sense, source = line.split("\t")
+        wrong = wrong_forms(SENSES[sense])
+        at = source.lower().index(word)
+        pairs.append(Pair(source, "", "senses", word, at, sense, wrong, "", (), sense=sense))
+    return pairs
 
 
 def frequent_sense(pairs: list[Pair]) -> float:
@@ -83,6 +99,7 @@ def measure(model: str, tatoeba: Path) -> Figures:
         sense,
         sense_untold,
         frequent_sense(senses),
+        *right(translator, unseen()),
         bleu(texts, references).score,
         chrf(texts, references).score,
         sum(x.numel() for x in translator.model.parameters()),

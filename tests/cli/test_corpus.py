@@ -80,7 +80,7 @@ def test_a_file(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
         (
             ["--kind", "verbs"],
             OptionError,
-            "corpus: --kind verbs is unknown, expected reference, senses or both",
+            "corpus: --kind verbs is unknown, expected reference, senses, cues or both",
         ),
         (
             ["--split", "valid"],

@@ -114,7 +114,9 @@ def test_another_sequence_that_a_layer_is_given(x: Tensor, context: Tensor) -> N
         assert kinds(unchanged(model, x)) == ["self", "self", "cross", "self"]
 
 
-@pytest.mark.parametrize("kept", [lambda x: x, nn.Parameter, nn.Buffer], ids=str)
+@pytest.mark.parametrize(
+    "kept", [torch.clone, nn.Parameter, nn.Buffer], ids=["tensor", "parameter", "buffer"]
+)
 def test_another_sequence_that_a_layer_remembers(
     x: Tensor, context: Tensor, kept: Callable[[Tensor], Tensor]
 ) -> None:

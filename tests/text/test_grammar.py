@@ -362,8 +362,8 @@ SENSED = {
 @pytest.fixture(scope="module")
 def sensed(_unchecked: None) -> dict[str, Pair]:
     """Every sentence of the sense grammar by its source, those for training only included."""
-    every = (*senses.contexts(), *senses.contexts("cues"))
-    pairs = [one.write(number) for one in every for number in range(one.count)]
+    every = {one.combination: one for kind in ("senses", "cues") for one in senses.contexts(kind)}
+    pairs = [one.write(number) for one in every.values() for number in range(one.count)]
     kinds = product(("senses", "cues"), SPLITS)
     assert len(pairs) == sum(size(kind, split) for kind, split in kinds)
     found = {pair.source: pair for pair in pairs}
@@ -576,7 +576,7 @@ def test_bad_arguments(arguments: dict[str, object], says: str) -> None:
         generate(**arguments)  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="n=-1, but there are"):
         generate(n=-1)
-    with pytest.raises(OptionError, match=r"size: kind='x' is unknown, expected reference or"):
+    with pytest.raises(OptionError, match=r"size: kind='x' is unknown, expected reference, "):
         size("x")
 
 

@@ -5,41 +5,44 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Iterable
+from importlib import import_module
 
 import typer
 from typer.exceptions import TyperException
 
-from regard.cli.compare import compare
-from regard.cli.corpus import corpus
-from regard.cli.explain import explain
-from regard.cli.export import export
-from regard.cli.score import score
-from regard.cli.serve import serve
-from regard.cli.steps import steps
-from regard.cli.train import train
-from regard.cli.translate import translate
-from regard.cli.vectors import app as vectors
 from regard.errors import RegardError
 
-app = typer.Typer(
-    name="regard",
-    help="Self-attention you can see through.",
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
+VERBS = (
+    "explain", "compare", "steps", "train", "translate",
+    "score", "export", "corpus", "serve", "vectors",
+)  # fmt: skip
+"""Each in a module of its name."""
 
 
-@app.callback(invoke_without_command=True)
+def program(verbs: Iterable[str]) -> typer.Typer:
+    """The program with these verbs, whose modules are imported."""
+    app = typer.Typer(
+        name="regard",
+        help="Self-attention you can see through.",
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.callback(invoke_without_command=True)(_root)
+    for verb in verbs:
+        module = import_module(f"regard.cli.{verb}")
+        if hasattr(module, "app"):
+            app.add_typer(module.app, name=verb)
+        else:
+            app.command()(getattr(module, verb))
+    return app
+
+
 def _root(context: typer.Context) -> None:
     """Self-attention you can see through."""
     if context.invoked_subcommand is None:
         print(context.get_help())
-
-
-for verb in (explain, compare, steps, train, translate, score, export, corpus, serve):
-    app.command()(verb)
-app.add_typer(vectors, name="vectors")
 
 
 def main() -> None:
@@ -47,8 +50,9 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    asked = [verb for verb in VERBS if sys.argv[1:2] == [verb]]  # the others cost time to import
     try:
-        app(prog_name="regard", standalone_mode=False)
+        program(asked or VERBS)(prog_name="regard", standalone_mode=False)
     except TyperException as error:
         print(f"regard: {error.format_message()}", file=sys.stderr)
         sys.exit(error.exit_code)

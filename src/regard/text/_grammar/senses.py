@@ -264,13 +264,14 @@ def _of_split(kind: str, split: str) -> dict[str, list[list[Context]]]:
 
 @cache
 def size(kind: str, split: str) -> int:
-    """How many sentences there are."""
-    return sum(
-        context.count
+    """How many different sentences there are."""
+    counts = {
+        context.combination: context.count  # a table may have a line twice
         for senses in _of_split(kind, split).values()
         for of_sense in senses
         for context in of_sense
-    )
+    }
+    return sum(counts.values())
 
 
 def draw(kind: str, split: str, seed: int) -> Iterator[Pair]:
@@ -284,6 +285,7 @@ def draw(kind: str, split: str, seed: int) -> Iterator[Pair]:
         for senses in _of_split(kind, split).values()
     ]
     turns: list[list[int]] = [[] for _ in words]
+    drawn: set[str] = set()
     while words:
         place = random.randrange(len(words))
         senses = words[place]
@@ -292,8 +294,11 @@ def draw(kind: str, split: str, seed: int) -> Iterator[Pair]:
         if of_sense:
             number = random.randrange(len(of_sense))
             context, left = of_sense[number]
-            yield context.write(left.next())
+            pair = context.write(left.next())
             if not left.left:
                 del of_sense[number]
+            if pair.source not in drawn:
+                drawn.add(pair.source)
+                yield pair
         elif not any(senses):
             del words[place], turns[place]
