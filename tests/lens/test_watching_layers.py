@@ -164,6 +164,21 @@ def test_a_switch_that_is_not_like_that_of_the_first(x: Tensor) -> None:
     model = Stack(*(Switched() for _ in range(3)))
     model.layers[2].on = True
     assert list(unchanged(model, x)) == ["layers.0.attention", "layers.1.attention", "layers.2"]
+    model = Stack(*(Switched() for _ in range(2)))
+    with watch(model) as seen:
+        model(x)
+        model.layers[0].on = True
+        model(x)
+    assert list(seen) == ["layers.0.attention", "layers.1.attention", "layers.0"]
+
+
+def test_a_memory_that_comes_later(x: Tensor, context: Tensor) -> None:
+    model = Stack(*(Layer() for _ in range(2)))
+    with watch(model) as seen:
+        model(x)
+        model.layers[0].attention.memory = context
+        model(x)
+    assert list(seen)[2:] == ["layers.0.attention:cross"]
 
 
 def test_what_is_hooked_in_is_heard(x: Tensor, context: Tensor) -> None:

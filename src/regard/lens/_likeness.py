@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 PLAIN = (bool, int, float, str, type(None))
+CONTAINERS = (list, tuple, dict)
 MANY = 100
 """Entries of a list that are still looked through."""
 OF_ALL = frozenset(vars(nn.Module()))
@@ -69,64 +70,67 @@ def _is_sequence(x: Tensor) -> bool:
 
 
 def _may_hold_tensors(x: object) -> bool:
-    if isinstance(x, list | tuple | dict):
+    if isinstance(x, CONTAINERS):
         inside = x.values() if isinstance(x, dict) else x
         return len(x) > MANY or not all(isinstance(one, PLAIN) for one in inside)
     return isinstance(x, Tensor)
 
 
 class Known:
-    """A module that has run, and is `knowable`."""
+    """What a module was when it had run, if it is `knowable`."""
 
-    __slots__ = ("_module", "_names", "quiet")
+    __slots__ = ("_buffers", "_count", "_held", "_parameters", "_parts", "_training", "quiet")
 
     def __init__(self, module: nn.Module, quiet: object) -> None:
-        self._module = module
-        self._names = tuple(name for name in vars(module) if name not in OF_ALL)
+        held = vars(module)
+        self._count = len(held)
+        self._held = {name: x for name, x in held.items() if name not in OF_ALL}
+        self._training = module.training
+        self._parameters = _named(module._parameters)
+        self._buffers = _named(module._buffers)
+        self._parts = {name: type(part) for name, part in module._modules.items()}
         self.quiet = quiet
         """What it was `given`, if nothing attended in it."""
 
     def is_like(self, module: nn.Module) -> bool:
-        """Whether another module of its kind does the same.
+        """Whether a module of its kind, or the same one later, does the same.
 
         It must have the same parameters, parts of the same kinds, the same switches, and hold the
         same objects and functions; numbers may differ.
         """
-        known = self._module
-        mine, its = vars(known), vars(module)
-        if len(mine) != len(its) or hooked(module) or module.training is not known.training:
+        held, parts = vars(module), module._modules
+        if len(held) != self._count or hooked(module) or module.training is not self._training:
             return False
-        for name in self._names:
-            x, y = mine[name], its.get(name, mine)
-            if x is not y and not _same(x, y):
+        for name, x in self._held.items():
+            y = held.get(name, held)
+            if (x is not y or type(x) in CONTAINERS) and not _same(x, y):
                 return False
-        parameters = module._parameters
-        if parameters and _named(parameters) != _named(known._parameters):
+        if _named(module._parameters) != self._parameters or len(parts) != len(self._parts):
             return False
-        return module._buffers.keys() == known._buffers.keys() and _same_parts(module, known)
+        for name, part in parts.items():
+            if type(part) is not self._parts.get(name) or (part is not None and hooked(part)):
+                return False
+        return not module._buffers or self._same_buffers(module)
+
+    def _same_buffers(self, module: nn.Module) -> bool:
+        with torch._C.DisableTorchFunction():
+            found = _named(module._buffers) == self._buffers
+            return found and not any(
+                _is_sequence(x) for x in module._buffers.values() if x is not None
+            )
 
 
 def _same(x: object, y: object) -> bool:
     """Whether these are numbers, or equal texts, or equal lists of plain things."""
     if type(x) is not type(y):
         return False
-    if isinstance(x, str | list | tuple | dict):
-        return x == y and not _may_hold_tensors(x)
-    return isinstance(x, int | float) and not isinstance(x, bool)
+    if isinstance(x, CONTAINERS):
+        return not _may_hold_tensors(y) and x == y
+    return x == y if isinstance(x, str) else isinstance(x, int | float) and not isinstance(x, bool)
 
 
-def _named(parameters: Mapping[str, object]) -> list[str]:
-    return [name for name, x in parameters.items() if x is not None]
-
-
-def _same_parts(module: nn.Module, other: nn.Module) -> bool:
-    its = other._modules
-    if module._modules.keys() != its.keys():
-        return False
-    for name, part in module._modules.items():
-        if type(part) is not type(its[name]) or (part is not None and hooked(part)):
-            return False
-    return True
+def _named(things: Mapping[str, object]) -> list[str]:
+    return [name for name, x in things.items() if x is not None]
 
 
 def hooked(module: nn.Module) -> bool:
