@@ -81,7 +81,7 @@ def test_it_is_small(pocket: Translator) -> None:
         "这只动物没有过马路。",
         "\x00\x01\x1b[31m control \x7f",
         "ᚠᛇᚻ ᛒᛦᚦ 𓀀𓂀 🦇🏏",
-        "a" * 3000,
+        "a" * 1200,
         "it " * 300,
     ],
 )
