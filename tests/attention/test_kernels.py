@@ -839,6 +839,25 @@ def test_a_large_negative_bias_is_only_a_bias(regime: str, value: float) -> None
         check(regime, inputs(67, 61), bias=bias, rounding=False)
 
 
+@every
+@pytest.mark.parametrize("mask", [None, causal], ids=["none", "causal"])
+@pytest.mark.parametrize("shift", [150.0, -150.0])
+def test_scores_far_from_0_leave_other_rows_as_they_are(
+    regime: str, mask: Mask | None, shift: float
+) -> None:
+    """Their exponentials overflow, or are 0, if nothing is subtracted first."""
+    q, k, v = inputs(12, 12)
+    bias = torch.zeros(12, 12).index_fill(0, torch.tensor([4, 9]), shift)
+    near = [i for i in range(12) if i not in (4, 9)]
+    with ready(regime) as kernel:
+        plainly, seen = (look(q, k, v, mask=mask, bias=b, kernel=kernel) for b in (0 * bias, bias))
+        assert torch.equal(seen.output[:, :, near], plainly.output[:, :, near])
+        torch.testing.assert_close(seen.output, plainly.output, rtol=0, atol=1e-4)
+        torch.testing.assert_close(
+            seen.logsumexp, plainly.logsumexp + bias[:, 0], rtol=0, atol=1e-4
+        )
+
+
 @fast
 @pytest.mark.parametrize("mask", [None, causal], ids=["none", "causal"])
 @pytest.mark.parametrize("sign", [1, -1])

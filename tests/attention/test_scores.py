@@ -46,10 +46,9 @@ def tiny_blocks() -> Iterator[None]:
 
 @contextmanager
 def entry_by_entry() -> Iterator[None]:
-    """The blocked kernel one batch entry at a time, even a few keys along the rows."""
+    """The blocked kernel one batch entry at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(blocked, "SCRATCH", 1)
-        patch.setattr(blocked, "NARROW", 0)
         yield
 
 

@@ -14,15 +14,16 @@ from regard.nn.cache import BlockCache
 
 @given(
     parts=st.lists(st.integers(0, 5), min_size=1, max_size=9),
+    room=st.integers(0, 20),
     picks=st.data(),
     seed=st.integers(0, 2**31),
 )
 @settings(max_examples=60, deadline=None)
 def test_appended_and_selected_like_plain_lists(
-    parts: list[int], picks: st.DataObject, seed: int
+    parts: list[int], room: int, picks: st.DataObject, seed: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
-    kept = KeyValues()
+    kept = KeyValues(room)
     k, v = torch.empty(3, 2, 0, 5), torch.empty(3, 2, 0, 5)
     for n in parts:
         new_k, new_v = (torch.randn(len(k), 2, n, 5, generator=generator) for _ in range(2))
@@ -39,6 +40,23 @@ def test_appended_and_selected_like_plain_lists(
             k, v = k[rows], v[rows]
             assert torch.equal(kept.known()[0], k)
             assert torch.equal(kept.known()[1], v)
+
+
+def test_some_take_the_places_of_others() -> None:
+    kept = KeyValues(room=8)
+    k, v = torch.randn(5, 2, 3, 4), torch.randn(5, 2, 3, 4)
+    kept.append(k, v)
+    kept.move(torch.tensor([4, 3]), torch.tensor([0, 2]), 3)
+    assert torch.equal(kept.known()[0], k[[4, 1, 3]])
+    assert torch.equal(kept.known()[1], v[[4, 1, 3]])
+    more = torch.randn(3, 2, 7, 4)  # past the room
+    assert torch.equal(kept.append(more, more)[0], torch.cat((k[[4, 1, 3]], more), 2))
+
+
+def test_moving_in_nothing_is_nothing() -> None:
+    kept = KeyValues()
+    kept.move(torch.tensor([1]), torch.tensor([0]), 1)
+    assert kept.length == 0
 
 
 def test_room_grows_by_doubling_also_when_rows_are_picked() -> None:

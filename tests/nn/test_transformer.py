@@ -523,18 +523,3 @@ def test_bad_calls(call: Any, error: type, text: str) -> None:
 def test_int32_words_are_words() -> None:
     model, source, target = model_of(), words(2, 5), words(2, 4)
     assert torch.equal(model(source.int(), target.int()), model(source, target))
-
-
-@pytest.mark.parametrize("bias", [False, True])
-def test_logits_in_given_memory(bias: bool) -> None:
-    torch.manual_seed(0)
-    config = TransformerConfig.preset("tiny", vocabulary=50, output_bias=bias)
-    model = Transformer(config)
-    if model.output_bias is not None:
-        torch.nn.init.normal_(model.output_bias)
-    hidden, room = torch.randn(7, 128), torch.full((9, 50), torch.nan)
-    with torch.no_grad():
-        found = model.logits(hidden, room=room[:7])
-        torch.testing.assert_close(found, model.logits(hidden))
-    assert found.data_ptr() == room.data_ptr()
-    assert room[7:].isnan().all()

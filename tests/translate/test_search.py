@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -206,18 +207,28 @@ def test_when_finished_sentences_leave_is_a_matter_of_speed_alone(
     ]
 
 
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """For how many sequences logits are computed, each time, from now on."""
+    rows: list[int] = []
+    logits = writing.Writer.logits
+
+    def counting(writer: writing.Writer, tokens: Tensor) -> Iterator[Tensor]:
+        for part in logits(writer, tokens):
+            rows.append(len(part))
+            yield part
+
+    monkeypatch.setattr(writing.Writer, "logits", counting)
+    return rows
+
+
 def test_finished_sentences_are_decoded_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     model = sharp(end=2.0)
     texts = sources(40)
-    rows: list[int] = []
-    logits = model.logits
-    monkeypatch.setattr(
-        model, "logits", lambda hidden, room: rows.append(len(hidden)) or logits(hidden, room=room)
-    )
+    rows = counted(monkeypatch)
     found = search(model, texts, Beam(3))
     assert rows[0] == 40  # one beginning each, before there is a choice
     assert rows[1] == 3 * 40
-    assert rows[-1] < 3 * 8
+    assert rows[-1] < 3 * 4
     lengths = [len(one.tokens) + one.ended for (one,) in found]
     assert len(rows) <= max(longest(len(text)) for text in texts)
     assert sum(rows) < 0.8 * 3 * 40 * len(rows), (rows, lengths)
@@ -229,14 +240,10 @@ def test_logits_are_held_a_few_at_a_time(
 ) -> None:
     model, texts = sharp(end=2.0), sources(12)
     wanted = search(model, texts, how)
-    monkeypatch.setattr(writing, "ROOM", 5 * CONFIG.vocabulary)
-    rows: list[int] = []
-    logits = model.logits
-    monkeypatch.setattr(
-        model, "logits", lambda hidden, room: rows.append(len(hidden)) or logits(hidden, room=room)
-    )
+    monkeypatch.setattr(writing, "ROOM", 6 * CONFIG.vocabulary)
+    rows = counted(monkeypatch)
     found = search(model, texts, how)
-    assert max(rows) == 5
+    assert max(rows) == 6
     assert [one.tokens for (one,) in found] == [one.tokens for (one,) in wanted]
     for (one,), (other,) in zip(found, wanted, strict=True):
         assert one.score == pytest.approx(other.score, abs=1e-12)
@@ -359,22 +366,28 @@ def test_beams_are_those_of_transformers(
 # ── the likeliest words ───────────────────────────────────────────────────────────────────────
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
-    rows=st.integers(1, 5), vocabulary=st.integers(1, 400), count=st.integers(1, 8),
-    seed=st.integers(0, 10**6), scale=st.sampled_from([0.0, 1.0, 300.0]),
+    s=st.integers(1, 3), k=st.integers(1, 4), vocabulary=st.integers(1, 1500),
+    count=st.integers(1, 8), seed=st.integers(0, 10**6),
+    scale=st.sampled_from([0.0, 1.0, 10.0, 300.0]), dead=st.booleans(),
 )  # fmt: skip
 def test_best_words_are_those_of_a_plain_top(
-    rows: int, vocabulary: int, count: int, seed: int, scale: float
+    s: int, k: int, vocabulary: int, count: int, seed: int, scale: float, dead: bool
 ) -> None:
     chance = torch.Generator().manual_seed(seed)
-    logits = torch.randn(rows, vocabulary, generator=chance, dtype=torch.float64) * scale
-    count = min(count, vocabulary)
-    values, words = best_words(logits.clone(), count)
-    wanted = torch.log_softmax(logits, -1)
-    assert torch.allclose(values, wanted.topk(count, 1).values)
-    assert torch.allclose(wanted.gather(1, words), values)
-    assert all(len(set(row)) == count for row in words.tolist())
+    logits = torch.randn(s * k, vocabulary, generator=chance, dtype=torch.float64) * scale
+    log_p = torch.randn(s, k, generator=chance, dtype=torch.float64)
+    if dead and k > 1:
+        log_p[:, -1] = -torch.inf
+    count = min(count, (k - dead) * vocabulary or 1)
+    values, beginnings, words = best_words(logits.clone(), log_p, count)
+    plain = torch.log_softmax(logits, -1).view(s, k, -1) + log_p[..., None]
+    torch.testing.assert_close(values, plain.flatten(1).topk(count, 1).values)
+    sentences = torch.arange(s)[:, None]
+    torch.testing.assert_close(plain[sentences, beginnings, words], values)
+    pairs = beginnings * vocabulary + words
+    assert all(len(set(row)) == count for row in pairs.tolist())
 
 
 # ── drawing ───────────────────────────────────────────────────────────────────────────────────

@@ -23,8 +23,10 @@ SHORT = 128
 """Up to so many keys a batch is faster as plain matrix products than as one fused operation …"""
 LANES = 16
 """… which takes this many keys at a time, and is slow with those left over."""
-FEW = 2**15
+FEW = 2**13
 """But not below so many scores in all, where the fused operation starts sooner."""
+STEP, MANY = 8, 192
+"""Up to so many queries in so many heads (a batch that is being written), never is it faster."""
 
 Result = tuple[Tensor, Tensor | None]
 AROUND: Callable[[Call, Callable[[Call], Result]], Result] | None = None
@@ -203,6 +205,7 @@ def _choose(call: Call) -> tuple[str, str]:
     if b * h * q * k < FEW:
         return "fused", "so little work that what starts soonest wins"
     plain = call.mask is None and call.bias is None
-    if k <= SHORT and (plain or k % LANES >= LANES // 4):
+    step = q <= STEP and b * h >= MANY
+    if k <= SHORT and (plain or step or k % LANES >= LANES // 4):
         return "blocked", f"batches of {k} keys are fastest as plain matrix products"
     return "fused", f"the fastest for {k} keys"

@@ -58,6 +58,8 @@ class FeedForward(nn.Module):
         inner = F.linear(x, self.w_in.T, self.b_in)
         if self.w_gate is not None:
             inner = F.silu(F.linear(x, self.w_gate.T)) * inner
+        elif self.activation == "relu" and not torch.is_grad_enabled():
+            inner.relu_()
         else:
             inner = FUNCTIONS[self.activation](inner)
         return F.linear(inner, self.w_out.T, self.b_out)

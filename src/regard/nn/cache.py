@@ -11,22 +11,26 @@ from regard.errors import ShapeError
 class KeyValues:
     """The keys and values of the words so far, of one attention layer; `append` adds new ones.
 
-    Memory grows by doubling, so that a word costs a copy of itself and not of all before it.
-    What has been appended is written over: a cache is for reading on, not for gradients.
+    There is room for so many words from the start, if it is said; after that memory grows by
+    doubling, so that a word costs a copy of itself and not of all before it. What has been appended
+    is written over: a cache is for reading on, not for gradients.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, room: int = 0) -> None:
         self.length = 0
+        self._room = room
         self._k: Tensor | None = None
         self._v: Tensor | None = None
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """All keys and values ``(b, h, length, d)``, the new ones last."""
         length = self.length + k.shape[2]
-        if self._k is None or self._v is None:
+        if (self._k is None or self._v is None) and length >= self._room:
             # In one piece: the keys of an encoder are multiplied at every word that is written.
             self._k, self._v = k.contiguous(), v.contiguous()
         else:
+            if self._k is None or self._v is None:
+                self._k, self._v = (self._grown(x, self._room) for x in (k, v))
             if len(k) != len(self._k):
                 raise ShapeError(
                     f"KeyValues: {len(k)} sequences go on, but {len(self._k)} were read before; "
@@ -51,6 +55,15 @@ class KeyValues:
             # With the room for words to come: a beam picks rows before every word.
             self._k, self._v = self._k.index_select(0, rows), self._v.index_select(0, rows)
 
+    def move(self, rows: Int[Tensor, "m"], to: Int[Tensor, "m"], stay: int) -> None:
+        """These sequences take other places, and only the first so many stay."""
+        for x in (self._k, self._v):
+            if x is not None:
+                known = x[:, :, : self.length]
+                known.index_copy_(0, to, known.index_select(0, rows))
+        if self._k is not None and self._v is not None:
+            self._k, self._v = self._k[:stay], self._v[:stay]
+
     def _grown(self, x: Tensor, length: int) -> Tensor:
         larger = x.new_empty(*x.shape[:2], length, x.shape[3])
         larger[:, :, : self.length] = x[:, :, : self.length]
@@ -60,25 +73,37 @@ class KeyValues:
 class BlockCache:
     """What one block has read: its own words, and what the encoder made of the source."""
 
-    def __init__(self) -> None:
-        self.own = KeyValues()
+    def __init__(self, room: int = 0) -> None:
+        self.own = KeyValues(room)
         self.memory = KeyValues()
 
 
 class Cache:
-    """What a decoder has read so far, block by block, while it writes word by word."""
+    """What a decoder has read so far, block by block, while it writes word by word.
 
-    def __init__(self, depth: int) -> None:
-        self.blocks = [BlockCache() for _ in range(depth)]
+    There is room for so many words of its own from the start, if it is said.
+    """
+
+    def __init__(self, depth: int, room: int = 0) -> None:
+        self.blocks = [BlockCache(room) for _ in range(depth)]
         self.length = 0
         """How many words of its own the decoder has read."""
 
-    def select(self, rows: Tensor) -> None:
+    def select(self, rows: Int[Tensor, "b"]) -> None:
         """Go on with these sequences of the decoder; one may come several times, or never."""
         for block in self.blocks:
             block.own.select(rows)
 
-    def select_memory(self, rows: Tensor) -> None:
+    def select_memory(self, rows: Int[Tensor, "b"]) -> None:
         """Go on with these sentences of the encoder."""
         for block in self.blocks:
             block.memory.select(rows)
+
+    def move(self, rows: Int[Tensor, "m"], to: Int[Tensor, "m"], stay: int) -> None:
+        """These sentences take other places, and only the first so many stay.
+
+        As many sequences of the decoder as of the encoder: what is left is not copied.
+        """
+        for block in self.blocks:
+            block.own.move(rows, to, stay)
+            block.memory.move(rows, to, stay)

@@ -17,8 +17,8 @@ from regard.errors import DtypeError, OptionError, ShapeError, shape
 
 CHUNK = 2**21
 """So many logits are held at once, 8 MiB in float32: few enough to stay in the caches."""
-UNDERFLOW = 1e-30
-"""Below this, a probability has lost digits, and its logarithm is computed another way."""
+FAR = 1e25
+"""While a sum of exponentials is less than this, and more than its inverse, nothing is lost."""
 
 
 class Loss(NamedTuple):
@@ -133,22 +133,23 @@ class _Chunks(torch.autograd.Function):
             logits = buffer[: len(rows)]
             _project(rows, weight, bias, logits)
             chosen[part] = logits.gather(1, words)[:, 0]
-            p = torch.softmax(logits, 1, out=logits)
-            log_p[part] = _log_probability(p, words[:, 0], rows, weight, bias, chosen[part])
-            p.scatter_add_(1, words, p.new_full((1, 1), smoothing - 1).expand(len(rows), 1))
+            total, log_total = _exponentials(logits, rows, weight, bias)
+            log_p[part] = chosen[part] - log_total[:, 0]
+            # Never divided by their sums: what they are multiplied with is, which is narrower.
+            logits.scatter_add_(1, words, (smoothing - 1) * total)
             if grad_hidden is not None:
-                torch.mm(p, weight, out=grad_hidden[part])
+                torch.mm(logits, weight, out=grad_hidden[part]).div_(total)
             if grad_weight is not None:
-                grad_weight.addmm_(p.T, rows)
+                grad_weight.addmm_(logits.T, rows / total)
             if grad_bias is not None:
-                grad_bias += p.sum(0)
+                grad_bias += logits.T @ total[:, 0].reciprocal()
         likelihood = -log_p.sum()
-        total = (1 - smoothing) * likelihood
+        loss = (1 - smoothing) * likelihood
         if smoothing:
             # Σ over words of the logits is one product with the sum of the weights.
             mean_weight = weight.mean(0)
             mean = hidden @ mean_weight + (0 if bias is None else bias.mean())
-            total = total + smoothing * (chosen - log_p - mean).sum()
+            loss = loss + smoothing * (chosen - log_p - mean).sum()
             if grad_hidden is not None:
                 grad_hidden -= smoothing * mean_weight
             if grad_weight is not None:
@@ -157,7 +158,7 @@ class _Chunks(torch.autograd.Function):
                 grad_bias -= smoothing * tokens / vocabulary
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
         ctx.mark_non_differentiable(likelihood)
-        return total, likelihood
+        return loss, likelihood
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -173,18 +174,21 @@ def _project(rows: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> 
         torch.addmm(bias, rows, weight.T, out=out)
 
 
-def _log_probability(
-    p: Tensor, words: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None, chosen: Tensor
-) -> Tensor:
-    """log p of the expected words, by the log-sum-exp for those that underflow."""
-    picked = p.gather(1, words[:, None])[:, 0]
-    log_p = picked.log()
-    lost = (picked < max(UNDERFLOW, torch.finfo(p.dtype).tiny)).nonzero()[:, 0]
-    if len(lost):
-        logits = rows[lost] @ weight.T
-        logits = logits if bias is None else logits + bias
-        log_p[lost] = chosen[lost] - logits.logsumexp(1)
-    return log_p
+def _exponentials(
+    logits: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None
+) -> tuple[Float[Tensor, "rows 1"], Float[Tensor, "rows 1"]]:
+    """The sums of each row's exponentials, which are written over the logits; and their logarithm.
+
+    While no logit is far from 0, no row's maximum has to be subtracted first.
+    """
+    total = logits.exp_().sum(1, keepdim=True)
+    least, most = torch.aminmax(total)
+    if least.item() > 1 / FAR and most.item() < FAR:
+        return total, total.log()
+    _project(rows, weight, bias, logits)
+    log_total = logits.logsumexp(1, keepdim=True)
+    logits.sub_(log_total).exp_()
+    return torch.ones_like(total), log_total
 
 
 def _check(

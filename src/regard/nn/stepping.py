@@ -7,14 +7,12 @@ the arithmetic. Here all that stays the same is prepared once. The numbers are t
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.modules import module
 
-from regard.attention import Mask
+from regard.attention import Mask, dense
 from regard.attention._call import Call, autocasts
-from regard.attention.masks import Dense
 from regard.attention.operation import computed, watched
 from regard.attention.scores import NAMED
 from regard.nn.blocks import Block
@@ -35,8 +33,8 @@ class Stepper:
         hooked = any(one._forward_hooks or one._forward_pre_hooks for one in decoder.modules())
         self._short = all(map(_plain, decoder.blocks)) and not hooked and not decoder.training
         self._packed = [block.attention._packed() for block in self._blocks]
-        self._hidden: tuple[Mask | None, Tensor | None] = None, None
-        """The last mask of the memory, and the same as a term to add."""
+        self._given: Mask | None = None
+        self._written_out: Mask | None = None
 
     def __call__(
         self,
@@ -54,12 +52,10 @@ class Stepper:
             )
         for hook in module._global_forward_pre_hooks.values():
             hook(self._decoder, (x, memory))  # such as one that looks at the clock
-        if memory_mask is not self._hidden[0]:
-            self._hidden = memory_mask, _term(memory_mask, x, memory.shape[1])
-        # Masks of other kinds are fast as they are: causal, for one word, says nothing at all.
-        own = _term(mask, x, mask.seen.shape[-1]) if isinstance(mask, Dense) else mask
+        if memory_mask is not self._given:
+            self._given, self._written_out = memory_mask, _written_out(memory_mask, x, memory)
         for block, packed, kept in zip(self._blocks, self._packed, cache.blocks, strict=True):
-            x = _block(block, packed, x, memory, own, self._hidden[1], kept)
+            x = _block(block, packed, x, memory, mask, self._written_out, kept)
         cache.length += x.shape[1]
         return self._decoder.norm(x)  # type: ignore[no-any-return]
 
@@ -78,8 +74,8 @@ def _block(
     packed: Packed,
     x: Tensor,
     memory: Tensor,
-    own: Mask | Tensor | None,
-    hidden: Tensor | None,
+    mask: Mask,
+    memory_mask: Mask | None,
     cache: BlockCache,
 ) -> Tensor:
     """`Block.forward`, without dropout."""
@@ -88,33 +84,31 @@ def _block(
     first = block.norm_first
     y = block.attention_norm(x) if first else x
     q, k, v = block.attention._project_all(y, packed)
-    x = x + _attended(block.attention, q, *cache.own.append(k, v), own)
+    x = x + _attended(block.attention, q, *cache.own.append(k, v), mask)
     x = x if first else block.attention_norm(x)
     y = block.cross_norm(x) if first else x
     q = block.cross._queries(y.reshape(len(memory), -1, y.shape[-1]))
     k, v = block.cross._project_context(memory, cache.memory)
-    x = x + _attended(block.cross, q, k, v, hidden).view(x.shape)
+    x = x + _attended(block.cross, q, k, v, memory_mask).view(x.shape)
     x = x if first else block.cross_norm(x)
     x = x + block.feed_forward(block.feed_forward_norm(x) if first else x)
     return x if first else block.feed_forward_norm(x)
 
 
 def _attended(
-    layer: MultiHeadAttention, q: Tensor, k: Tensor, v: Tensor, mask: Mask | Tensor | None
+    layer: MultiHeadAttention, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None
 ) -> Tensor:
-    """The sum of the values, through the last product; a tensor is a term to add to the scores."""
-    term, rest = (mask, None) if isinstance(mask, Tensor) else (None, mask)
-    call = Call(q, k, v, SCORE, rest, term, 0.0, q.shape[:1], 4)
+    """The sum of the values, through the last product."""
+    call = Call(q, k, v, SCORE, mask, None, 0.0, q.shape[:1], 4)
     return layer._combine(computed(call).transpose(1, 2).flatten(2))
 
 
-def _term(mask: Mask | None, like: Tensor, keys: int) -> Float[Tensor, "b 1 _ k"] | None:
-    """A mask as a term to add to the scores."""
+def _written_out(mask: Mask | None, x: Tensor, memory: Tensor) -> Mask | None:
+    """The same mask of a memory, so that it need not be worked out for every layer and word."""
     if mask is None:
         return None
-    queries = like.shape[1]
-    seen = mask.block(slice(0, queries), slice(0, keys), queries, keys, like.device)
-    return torch.where(seen, like.new_zeros(()), -torch.inf)
+    (_, q, _), k = x.shape, memory.shape[1]
+    return dense(mask.block(slice(0, q), slice(0, k), q, k, x.device))
 
 
 def _plain(block: nn.Module) -> bool:

@@ -258,18 +258,9 @@ class Transformer(nn.Module):
         x = self.target(target, 0 if cache is None else cache.length)
         return self.decoder(x, memory, memory_mask=source_mask, cache=cache)  # type: ignore[no-any-return]
 
-    def logits(
-        self, hidden: Tensor, *, room: Tensor | None = None
-    ) -> Float[Tensor, "*b vocabulary"]:
-        """How well each word of the vocabulary fits, before the softmax.
-
-        They are written into `room` ``(rows, vocabulary)``, if it is given for hidden
-        ``(rows, width)`` and no gradient is wanted: to get new memory takes longer.
-        """
-        if room is None:
-            return F.linear(hidden, self.output, self.output_bias)
-        torch.mm(hidden, self.output.T, out=room)
-        return room if self.output_bias is None else room.add_(self.output_bias)
+    def logits(self, hidden: Tensor) -> Float[Tensor, "*b vocabulary"]:
+        """How well each word of the vocabulary fits, before the softmax."""
+        return F.linear(hidden, self.output, self.output_bias)
 
     def loss(
         self,
@@ -288,9 +279,9 @@ class Transformer(nn.Module):
             hidden, expected, real, self.output, self.output_bias, smoothing=smoothing
         )
 
-    def cache(self) -> Cache:
-        """An empty cache, for writing word by word."""
-        return Cache(len(self.decoder.blocks))
+    def cache(self, room: int = 0) -> Cache:
+        """An empty cache, for writing word by word; with room for so many words, if it is said."""
+        return Cache(len(self.decoder.blocks), room)
 
 
 def _pieces(tokenizer: Any) -> list[str]:

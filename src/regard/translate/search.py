@@ -27,9 +27,11 @@ from regard.nn import Transformer
 from regard.text import Tokenizer
 from regard.translate.writing import Tree, Writer
 
-GROUPS = 8
+GROUP = 24
 """How many words stand behind one maximum in the first stage of `best_words`."""
-FEW = 0.125
+FAR = 60.0
+"""Logits up to here are taken to the power of e as they are, their largest not subtracted."""
+FEW = 1 / 32
 """Sentences that are finished leave the batch when they make up this share of it."""
 
 
@@ -150,8 +152,11 @@ def search(
         most = min(most or model.config.max_length, model.config.max_length)
     limits = [min(limit, most or limit) for limit in limits]
     added = model.config.position in ("sinusoidal", "learned")
-    tree = added and isinstance(how, Beam) and how.size > 1
-    writer = (Tree if tree else Writer)(model, sources, limits, memory)
+    writer = (
+        Tree(model, sources, limits, memory, room=how.size * (max(map(len, sources)) * 5 // 4 + 4))
+        if added and isinstance(how, Beam) and how.size > 1
+        else Writer(model, sources, limits, memory)
+    )
     if isinstance(how, Beam):
         return _BeamSearch(writer, how, n_best).run()
     numbers = range(len(sources)) if numbers is None else numbers
@@ -192,16 +197,17 @@ class _BeamSearch:
     def _candidates(self) -> tuple[Tensor, Tensor, Tensor]:
         """The likeliest ways to go on ``(b, c)``: log p, which beginning, which word.
 
-        Twice as many as the beam is wide, since half of them might be ends. One beginning has only
-        one end, so size + 1 words of each are enough.
+        Twice as many as the beam is wide, since half of them might be ends: one of each beginning.
         """
-        b, k = self._log_p.shape
-        count = min(self._how.size + 1, len(self._writer.model.output))
-        parts = [best_words(logits, count) for logits in self._writer.logits(self._tokens)]
-        log_p, words = (torch.cat(part) for part in zip(*parts, strict=True))
-        log_p = (log_p.view(b, k, count) + self._log_p[..., None]).view(b, -1)
-        log_p, at = log_p.topk(min(2 * self._how.size, k * count), 1)
-        return log_p, at // count, words.view(b, -1).gather(1, at)
+        k = self._log_p.shape[1]
+        count = min(2 * self._how.size, k * len(self._writer.model.output))
+        parts, done = [], 0
+        for logits in self._writer.logits(self._tokens):
+            some = len(logits) // k
+            parts.append(best_words(logits, self._log_p[done : done + some], count))
+            done += some
+        log_p, parents, words = (torch.cat(part) for part in zip(*parts, strict=True))
+        return log_p, parents, words
 
     def _collect(
         self, length: int, log_p: Tensor, parents: Tensor, tokens: Tensor, ending: Tensor
@@ -245,7 +251,9 @@ class _BeamSearch:
             self._who = []
             return
         if stopped >= FEW * len(self._who):
-            stay = (~stops).nonzero()[:, 0]
+            # Those at the end take the places that become free, so that few have to move.
+            stay = torch.arange(len(self._who) - stopped, device=stops.device)
+            stay[stops[: len(stay)]] = (~stops[len(stay) :]).nonzero()[:, 0] + len(stay)
             self._who = [self._who[place] for place in stay.tolist()]
             self._ended, self._written = self._ended[stay], self._written[stay]
             log_p, parents, tokens = log_p[stay], parents[stay], tokens[stay]
@@ -325,31 +333,51 @@ def _hypothesis(words: list[int], log_p: float) -> Hypothesis:
 
 
 def best_words(
-    logits: Float[Tensor, "rows vocabulary"], count: int
-) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
-    """The log-probabilities of the `count` likeliest words of each row, and which they are.
+    logits: Float[Tensor, "sk vocabulary"], log_p: Float[Tensor, "s k"], count: int
+) -> tuple[Float[Tensor, "s c"], Int[Tensor, "s c"], Int[Tensor, "s c"]]:
+    """The likeliest ways to go on with k beginnings of s sentences, the best first.
 
-    In two stages, for `topk` over a whole vocabulary is slow: the `count` largest of the maxima of
-    groups of words, then the `count` largest of the words of these groups. The normaliser is
-    computed once per row, not subtracted from every word. Writes over the logits.
+    log_p are those of the beginnings. Of the `count` best of each sentence, log p, which beginning,
+    and which word.
+
+    In two stages, for `topk` over whole vocabularies is slow: the `count` best of the maxima of
+    groups of words, then the best of the words of these groups. No logarithm is taken of other
+    words. Writes over the logits.
     """
-    rows, vocabulary = logits.shape
-    columns = vocabulary // GROUPS
-    if columns <= 4 * count:
-        values, words = logits.topk(count, 1)
-    else:
-        # A group holds every columns-th word, so that its maximum is one of whole vectors.
-        grouped = logits[:, : columns * GROUPS].view(rows, GROUPS, columns)
-        first = grouped.amax(1).topk(count, 1, sorted=False).indices
-        steps = torch.arange(0, columns * GROUPS, columns, device=logits.device)
-        places = (first[..., None] + steps).view(rows, -1)
-        rest = torch.arange(columns * GROUPS, vocabulary, device=logits.device)
-        places = torch.cat((places, rest.expand(rows, -1)), 1)
-        values, at = logits.gather(1, places).topk(count, 1)
-        words = places.gather(1, at)
-    # One softmax is the fastest way to the normaliser: log p of the likeliest word, less its logit.
-    likeliest = torch.softmax(logits, 1, out=logits).gather(1, words[:, :1]).log_()
-    return values - values[:, :1] + likeliest, words
+    (s, k), vocabulary = log_p.shape, logits.shape[1]
+    columns = vocabulary // GROUP
+    if columns < 4 * count:
+        return _best_of_all(logits, log_p, count)
+    # A group holds every columns-th word, so that its maximum is one of whole vectors.
+    sizes = [columns * GROUP, vocabulary - columns * GROUP]
+    grouped, rest = torch.split(logits, sizes, 1)
+    maxima = grouped.view(-1, GROUP, columns).amax(1)
+    if max(part.amax().item() for part in (maxima, rest) if part.numel()) > FAR:
+        return _best_of_all(logits, log_p, count)
+    before = log_p - logits.exp_().sum(1).log_().view(s, k)
+    groups = (
+        (maxima.view(s, k, -1) + before[..., None]).flatten(1).topk(count, sorted=False).indices
+    )
+    starts = groups // columns * vocabulary + groups % columns
+    steps = torch.arange(0, columns * GROUP, columns, device=logits.device)
+    places = (starts[..., None] + steps).flatten(1)
+    if rest.numel():
+        others = torch.arange(0, k * vocabulary, vocabulary, device=logits.device)[:, None]
+        others = others + torch.arange(columns * GROUP, vocabulary, device=logits.device)
+        places = torch.cat((places, others.view(1, -1).expand(s, -1)), 1)
+    likely = logits.view(s, -1).gather(1, places).clamp_(min=torch.finfo(logits.dtype).tiny)
+    found, at = likely.log_().add_(before.gather(1, places // vocabulary)).topk(count)
+    places = places.gather(1, at)
+    return found, places // vocabulary, places % vocabulary
+
+
+def _best_of_all(
+    logits: Float[Tensor, "sk vocabulary"], log_p: Float[Tensor, "s k"], count: int
+) -> tuple[Float[Tensor, "s c"], Int[Tensor, "s c"], Int[Tensor, "s c"]]:
+    """`best_words` in one stage, for small vocabularies and for logits of any size."""
+    (s, k), vocabulary = log_p.shape, logits.shape[1]
+    found, at = (logits.log_softmax(1).view(s, k, -1) + log_p[..., None]).flatten(1).topk(count)
+    return found, at // vocabulary, at % vocabulary
 
 
 def _chances(

@@ -17,7 +17,7 @@ from regard.nn import Transformer
 from regard.nn.stepping import Stepper
 from regard.text import Tokenizer, padded
 
-ROOM = 2**20
+ROOM = 2**19
 """Logits that are held at once: about what the memory next to a core has room for."""
 
 
@@ -29,6 +29,7 @@ class Writer:
         sources: numbers of subwords, without start and end.
         limits: how many subwords each translation may have.
         memory: what the encoder made of the sources and their ends, if that is known.
+        room: for how many words of each sequence memory is got from the start.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Writer:
         sources: Sequence[Sequence[int]],
         limits: list[int],
         memory: Float[Tensor, "b s width"] | None = None,
+        room: int = 0,
     ) -> None:
         self.model = model
         device = model.output.device
@@ -46,23 +48,27 @@ class Writer:
         if memory is None:
             memory = model.encode(tokens.to(device), source_mask=self._mask)
         self._memory = memory
-        self._cache = model.cache()
+        self._cache = model.cache(room)
         self._stepper = Stepper(model.decoder)
         self._side_by_side = 1
         vocabulary = len(model.output)
-        self._room = model.output.new_empty(max(1, ROOM // vocabulary), vocabulary)
+        self._words = model.output.T.contiguous()  # faster than as it is, and used often
+        self._room = model.output.new_empty(0, vocabulary)
         self.limits = torch.tensor(limits, device=device)
 
     def logits(self, tokens: Int[Tensor, "b k"]) -> Iterator[Float[Tensor, "rows vocabulary"]]:
         """How well each word fits after these, which are written down.
 
-        For some of the b × k sequences at a time, in their order. All are in the same memory, and
+        For some of the b sentences at a time, in their order. All are in the same memory, and
         gone when the next are asked for: to read and write them while they are near is faster.
         """
-        hidden = self._written(tokens)
-        for start in range(0, len(hidden), len(self._room)):
-            part = hidden[start : start + len(self._room)]
-            yield self.model.logits(part, room=self._room[: len(part)])
+        hidden, k = self._written(tokens), tokens.shape[1]
+        rows, bias = max(1, ROOM // len(self.model.output) // k) * k, self.model.output_bias
+        if len(self._room) < rows:
+            self._room = self._room.new_empty(rows, self._room.shape[1])
+        for part in torch.split(hidden, rows):
+            logits = torch.mm(part, self._words, out=self._room[: len(part)])
+            yield logits if bias is None else logits.add_(bias)
 
     def _written(self, tokens: Int[Tensor, "b k"]) -> Float[Tensor, "bk width"]:
         """The decoder's vectors for these words."""
@@ -81,6 +87,7 @@ class Writer:
         b, k = len(self._memory), self._side_by_side
         if stay is not None:
             self._leave(stay)
+            self._cache.select_memory(stay)
         if parents is None and stay is None:
             return
         first = torch.arange(b, device=self.limits.device) if stay is None else stay
@@ -90,7 +97,6 @@ class Writer:
     def _leave(self, stay: Int[Tensor, "b"]) -> None:
         self._lengths = self._lengths[stay.cpu()]
         self._mask = self._source_mask()
-        self._cache.select_memory(stay)
         # Only its shape is looked at from now on: its keys and values are in the cache.
         self._memory = self._memory[: len(stay)]
         self.limits = self.limits[stay]
@@ -125,7 +131,8 @@ class Tree(Writer):
     def go_on(self, parents: Int[Tensor, "b k"] | None, stay: Int[Tensor, "b"] | None) -> None:
         if stay is not None:
             self._leave(stay)
-            self._cache.select(stay)
+            moved = (stay != torch.arange(len(stay), device=stay.device)).nonzero()[:, 0]
+            self._cache.move(stay[moved], moved, len(stay))
             self._path = None if self._path is None else self._path[stay]
         if parents is not None and self._path is not None:
             places = parents[..., None].expand(-1, -1, self._path.shape[2])

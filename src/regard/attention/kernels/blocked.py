@@ -29,8 +29,8 @@ ENTRY = 2**20
 """A batch entry of so many scores is one block."""
 SCRATCH = 2**19
 """So many scores are held at once where nothing is kept: what fits into the caches."""
-NARROW = 21
-"""Softmax over fewer keys than this is faster with the keys down the columns."""
+FAR = 1e25
+"""While a sum of exponentials is less than this, and more than its inverse, nothing is lost."""
 HEIGHT, WIDTH = 128, 64
 """Queries and keys in a block; how finely unreachable keys are told from reachable ones."""
 SPAN = 2**20
@@ -74,10 +74,8 @@ def _one_block(call: Call, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
     rows, cols = call.whole()
     scores = call.raw(call.q, call.k, rows, cols)
     mask = call.mask_block(rows, cols)
-    if mask is not None and call.factor is not None and not unreadable(scores):
-        scores.masked_fill_(~mask, -torch.inf)  # the product is ours alone
-    elif mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)  # in place, its gradient would be slow
     weights = torch.softmax(scores, -1)
     if unreadable(weights) or bool(weights.detach()[..., 0].isnan().any()):
         nothing = (scores == -torch.inf).all(-1, keepdim=True)
@@ -92,100 +90,138 @@ def _in_turn(call: Call, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
 
     Fresh memory for every step would cost more than the arithmetic.
     """
-    factor = call.factor
-    assert factor is not None
     b, h, n, m = call.sizes
-    g, width = call.k.shape[1], call.v.shape[-1]
-    rows = h // g * n
-    q = call.q.to(call.work).reshape(b * g, rows, -1)
-    k = call.k.to(call.work).reshape(b * g, m, -1)
-    v = call.v.to(call.work).reshape(b * g, m, width)
-    output = q.new_empty(b * g, rows, width)
-    sums = q.new_empty(b * g, rows) if logsumexp else None
+    q, k, v = _side_by_side(call)
+    output = v.new_empty(*q.shape[:2], v.shape[2])
+    sums = q.new_empty(*q.shape[:2], 1) if logsumexp else None
     some = min(b, max(1, SCRATCH // (h * n * m)))
-    narrow = m < NARROW
-    left, right, along = (k, q.mT, 1) if narrow else (q, k.mT, 2)
-    scores, weights = _scratch((some * g, left.shape[1], right.shape[2]), call.work, q.device)
-    additive = _additive(call, narrow)
-    left_part, right_part, v_part, out = left, right, v, output
+    g = call.k.shape[1]
+    scratch = _scratch((some * g, q.shape[1], m), call.work, q.device)
+    bias, seen = _bias(call), _seen(call)
     for start in range(0, b, some):
         entries = slice(start, min(start + some, b))
-        part = slice(entries.start * g, entries.stop * g)
-        if entries.stop - start < some:
-            scores, weights = scores[: part.stop - part.start], weights[: part.stop - part.start]
-        if additive is not None:
-            term = additive if additive.shape[0] == 1 else additive[entries]
-            scores.view(-1, g, *((m, h // g, n) if narrow else (h // g, n, m))).copy_(term)
-        beta = int(additive is not None)
-        if some < b:
-            left_part, right_part, v_part, out = left[part], right[part], v[part], output[part]
-        torch.baddbmm(scores, left_part, right_part, beta=beta, alpha=factor, out=scores)
-        torch.softmax(scores, along, out=weights)
-        if additive is not None and isnan(weights.select(along, 0).sum().item()):
-            # Nothing to see, or NaN, perhaps where nobody may look: adding cannot tell.
-            exact, exact_sums = _one_block(call.take(entries), logsumexp)
-            output.view(b, h, n, width)[entries] = exact
-            if sums is not None and exact_sums is not None:
-                sums.view(b, h, n)[entries] = exact_sums
-            continue
-        torch.bmm(weights.mT if narrow else weights, v_part, out=out)
+        part = slice(start * g, entries.stop * g)
+        weights = scratch[: part.stop - part.start]
+        terms = [x if x is None or len(x) == 1 else x[entries] for x in (bias, seen)]
+        total, true_sums = _weigh(call, q[part], k[part], terms[0], terms[1], weights)
+        torch.bmm(weights, v[part], out=output[part]).div_(total)
         if sums is not None:
-            torch.logsumexp(scores, along, out=sums[part])
-    output = output.view(b, h, n, width).to(call.v.dtype)
+            sums[part] = total.log_() if true_sums is None else true_sums
+    output = output.view(b, h, n, -1).to(call.v.dtype)
     return output, None if sums is None else sums.view(b, h, n)
+
+
+def _side_by_side(call: Call) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values as batches of matrices, the heads that share keys in one of them."""
+    b, g, m, _ = call.k.shape
+    q = call.q.to(call.work).reshape(b * g, -1, call.q.shape[-1])
+    k = call.k.to(call.work).reshape(b * g, m, -1)
+    return q, k, call.v.to(call.work).reshape(b * g, m, -1)
+
+
+def _weigh(
+    call: Call,
+    q: Float[Tensor, "bg r d"],
+    k: Float[Tensor, "bg k d"],
+    bias: Tensor | None,
+    seen: Tensor | None,
+    weights: Float[Tensor, "bg r k"],
+) -> tuple[Float[Tensor, "bg r 1"], Float[Tensor, "bg r 1"] | None]:
+    """Weights that are still to be divided by their sums, the sums, and the log-sum-exp.
+
+    While no score is far from 0, exp() needs no row's maximum, and costs less than half of a
+    softmax; then the log-sum-exp is the logarithm of the sums, and not returned. What is hidden is
+    taken out afterwards, for exp(-inf) is slow.
+    """
+    g, n = call.k.shape[1], call.sizes[2]
+    grouped = weights.view(-1, g, weights.shape[1] // n, n, weights.shape[2])
+    _multiply(call, q, k, bias, grouped)
+    weights.exp_()
+    if seen is not None:
+        grouped.mul_(seen)
+    total = weights.sum(-1, keepdim=True)
+    least, most = torch.aminmax(total)
+    if least.item() > 1 / FAR and most.item() < FAR:  # neither NaN, nor nothing to see
+        return total, None
+    # Once more: rows that are far from 0 in another way, and no row by what it does not see.
+    _multiply(call, q, k, bias, grouped)
+    if seen is not None:
+        grouped.masked_fill_(seen == 0, -torch.inf)
+    sums = weights.logsumexp(-1, keepdim=True)
+    plain = torch.softmax(weights, -1).masked_fill_(sums == -torch.inf, 0.0)
+    total = weights.exp_().sum(-1, keepdim=True)
+    near = (total > 1 / FAR) & (total < FAR)
+    weights.copy_(torch.where(near, weights, plain))
+    return total.masked_fill(~near, 1.0), torch.where(near, total.log(), sums)
+
+
+def _multiply(
+    call: Call,
+    q: Float[Tensor, "bg r d"],
+    k: Float[Tensor, "bg k d"],
+    bias: Tensor | None,
+    scores: Float[Tensor, "b g _ q k"],
+) -> None:
+    """factor · q·k, and the bias added."""
+    assert call.factor is not None
+    if bias is not None:
+        scores.copy_(bias)
+    flat = scores.view(len(q), -1, scores.shape[-1])
+    torch.baddbmm(flat, q, k.mT, beta=int(bias is not None), alpha=call.factor, out=flat)
 
 
 _kept = threading.local()
 
 
-def _scratch(
-    size: tuple[int, ...], dtype: torch.dtype, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Two blocks of memory that this thread keeps from call to call, 4 MiB in float32."""
+def _scratch(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Memory that this thread keeps from call to call, 2 MiB in float32."""
     wanted = (size, dtype, device)
     if getattr(_kept, "wanted", None) == wanted:
-        return _kept.blocks  # type: ignore[no-any-return]
+        return _kept.block  # type: ignore[no-any-return]
     count = prod(size)
     memory = getattr(_kept, "memory", None)
-    if memory is None or (memory.dtype, memory.device) != wanted[1:] or memory.shape[1] < count:
+    if memory is None or (memory.dtype, memory.device) != wanted[1:] or len(memory) < count:
         with torch.inference_mode(False):
-            memory = torch.empty(2, max(count, SCRATCH), dtype=dtype, device=device)
+            memory = torch.empty(max(count, SCRATCH), dtype=dtype, device=device)
     with torch.inference_mode(False):
-        blocks = memory[0, :count].view(size), memory[1, :count].view(size)
+        block = memory[:count].view(size)
     if count <= SCRATCH:
-        _kept.memory, _kept.wanted, _kept.blocks = memory, wanted, blocks
-    return blocks
+        _kept.memory, _kept.wanted, _kept.block = memory, wanted, block
+    return block
 
 
-def _additive(call: Call, narrow: bool) -> Float[Tensor, "#b #g _ _ _"] | None:
-    """Mask and bias as one term, ready to be copied under the scores of `_in_turn`."""
-    if call.mask is None and call.bias is None:
+def _bias(call: Call) -> Float[Tensor, "#b #g _ _ _"] | None:
+    """The bias, ready to be copied under the scores of `_in_turn`."""
+    bias = call.bias_block(*call.whole())
+    return None if bias is None else _grouped(bias, call.k.shape[1])
+
+
+def _seen(call: Call) -> Float[Tensor, "#b #g _ _ _"] | None:
+    """The mask as factors 0 and 1, ready to be multiplied with the exponentials of `_in_turn`."""
+    if call.mask is None:
         return None
     rows, cols = call.whole()
-    if call.mask is not None and call.mask.relative and call.bias is None:
-        kept = _distances(call.mask, rows.stop, cols.stop, call.work, call.q.device)
-        return kept.permute(0, 1, 4, 2, 3) if narrow else kept
-    mask, term = call.mask_block(rows, cols), call.bias_block(rows, cols)
-    if mask is not None:
-        nought = call.q.new_zeros((), dtype=call.work) if term is None else term
-        term = torch.where(mask, nought, -torch.inf)
-    assert term is not None
+    if call.mask.relative:
+        return _distances(call.mask, rows.stop, cols.stop, call.work, call.q.device)
+    seen = call.mask_block(rows, cols)
+    assert seen is not None
+    return _grouped(seen.to(call.work), call.k.shape[1])
+
+
+def _grouped(term: Tensor, groups: int) -> Float[Tensor, "#b #g _ _ _"]:
+    """What is broadcastable to ``(b, h, q, k)``, with the heads that share a key head apart."""
     term = term.reshape((1,) * (4 - term.dim()) + tuple(term.shape))
-    g = call.k.shape[1]
-    grouped = (1, 1) if term.shape[1] == 1 else (g, term.shape[1] // g)
-    term = term.view(term.shape[0], *grouped, *term.shape[2:])
-    return term.permute(0, 1, 4, 2, 3) if narrow else term
+    heads = (1, 1) if term.shape[1] == 1 else (groups, term.shape[1] // groups)
+    return term.view(term.shape[0], *heads, *term.shape[2:])
 
 
 @lru_cache(maxsize=16)
 def _distances(
     mask: Mask, q: int, k: int, dtype: torch.dtype, device: torch.device
 ) -> Float[Tensor, "1 1 1 q k"]:
-    """A mask that depends on distances alone as a term to add, the last few of them kept."""
+    """A mask that depends on distances alone as factors, the last few of them kept."""
     with torch.inference_mode(False):
-        seen = mask.block(slice(0, q), slice(0, k), q, k, device)
-        nought = torch.zeros((), dtype=dtype, device=device)
-        return torch.where(seen, nought, -torch.inf)[None, None, None]
+        return mask.block(slice(0, q), slice(0, k), q, k, device).to(dtype)[None, None, None]
 
 
 def _many_blocks(call: Call, thrift: int, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
