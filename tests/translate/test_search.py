@@ -268,14 +268,14 @@ def test_keys_of_the_source_are_computed_once_per_sentence(
     model = sharp(end=0.0)
     w_k = model.decoder.blocks[0].cross.w_k  # type: ignore[union-attr]
     seen: list[int] = []
-    affine = multihead._affine
+    affine = multihead.affine
 
     def counted(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if weight is w_k:
             seen.append(len(x))
         return affine(x, weight, bias)
 
-    monkeypatch.setattr(multihead, "_affine", counted)
+    monkeypatch.setattr(multihead, "affine", counted)
     search(model, sources(6), Beam(4))
     assert seen == [6]
 

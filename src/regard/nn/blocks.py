@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from regard.attention import ALiBi, Mask, Rotary
 from regard.errors import OptionError
+from regard.nn._affine import affine
 from regard.nn.cache import BlockCache
 from regard.nn.config import ACTIVATIONS, TransformerConfig
 from regard.nn.dropout import Dropout
@@ -55,14 +56,14 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Float[Tensor, "*b width"]:
         """x ``(…, width)`` to vectors of the same shape."""
-        inner = F.linear(x, self.w_in.T, self.b_in)
+        inner = affine(x, self.w_in, self.b_in)
         if self.w_gate is not None:
             inner = F.silu(F.linear(x, self.w_gate.T)) * inner
         elif self.activation == "relu" and not torch.is_grad_enabled():
             inner.relu_()
         else:
             inner = FUNCTIONS[self.activation](inner)
-        return F.linear(inner, self.w_out.T, self.b_out)
+        return affine(inner, self.w_out, self.b_out)
 
     def extra_repr(self) -> str:
         return f"width={self.w_in.shape[0]}, inner={self.w_in.shape[1]}, {self.activation}"

@@ -187,7 +187,7 @@ def _exponentials(
         return total, total.log()
     _project(rows, weight, bias, logits)
     log_total = logits.logsumexp(1, keepdim=True)
-    logits.sub_(log_total).exp_()
+    torch.softmax(logits, 1, out=logits)
     return torch.ones_like(total), log_total
 
 

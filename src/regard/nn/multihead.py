@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from regard.attention import Bias, Mask, Rotary, attend, look
 from regard.attention.scores import Score
 from regard.attention.walkthrough import Steps, steps
 from regard.errors import DtypeError, OptionError, ShapeError, shape
+from regard.nn._affine import affine, heads
 from regard.nn.cache import KeyValues
 
 
@@ -233,7 +233,7 @@ class MultiHeadAttention(nn.Module):
         return q, k, v, bias if bias is not None and isinstance(bias, Bias) else None
 
     def _queries(self, x: Tensor) -> Float[Tensor, "b h q d"]:
-        return self._turned(self._split(_affine(x, self.w_q, self.b_q), self.heads))
+        return self._turned(self._split(affine(x, self.w_q, self.b_q), self.heads))
 
     def _project_context(
         self, context: Tensor, cache: KeyValues | None
@@ -241,8 +241,8 @@ class MultiHeadAttention(nn.Module):
         """Keys and values of another sequence, which a cache remembers."""
         if cache is not None and cache.length:
             return cache.known()
-        k = self._turned(self._split(_affine(context, self.w_k, self.b_k), self.kv_heads))
-        v = self._split(_affine(context, self.w_v, self.b_v), self.kv_heads)
+        k = self._turned(self._split(affine(context, self.w_k, self.b_k), self.kv_heads))
+        v = self._split(affine(context, self.w_v, self.b_v), self.kv_heads)
         return (k, v) if cache is None else cache.append(k, v)
 
     def _turned(self, x: Tensor, start: int = 0) -> Tensor:
@@ -259,13 +259,9 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of x in one product, which is faster than three."""
         weight, bias = self._packed() if packed is None else packed
-        narrow = self.kv_heads * self.head_width
-        q, k, v = torch.split(_affine(x, weight, bias), [self.width, narrow, narrow], -1)
-        return (
-            self._split(q, self.heads),
-            self._split(k, self.kv_heads),
-            self._split(v, self.kv_heads),
-        )
+        x = affine(x if x.dim() == 3 else x.unsqueeze(0), weight, bias)
+        q, k, v = heads(x, [self.heads, self.kv_heads, self.kv_heads], self.head_width)
+        return q, k, v
 
     def _check(self, x: Tensor, context: Tensor) -> None:
         for name, given in (("x", x), ("context", context)):
@@ -294,8 +290,4 @@ class MultiHeadAttention(nn.Module):
         return joined if x.dim() == 3 else joined[0]
 
     def _combine(self, joined: Tensor) -> Tensor:
-        return _affine(joined, self.w_o, self.b_o)
-
-
-def _affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return F.linear(x, weight.T, bias)
+        return affine(joined, self.w_o, self.b_o)
