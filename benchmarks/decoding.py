@@ -3,8 +3,9 @@
     python benchmarks/decoding.py --model runs/en-de --source test.en --reference test.de
 
 All three translate the same file with the same beam, length penalty and rule for stopping, from
-text to text with the same tokenizer, each sorted by length and at its own best batch size. They
-take turns; the best of the rounds counts.
+text to text with the same tokenizer, each sorted by length and at its own best batch size, in one
+process that keeps freed memory, as `regard translate` does. They take turns; the best of the rounds
+counts.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 from huggingface import to_huggingface
 from timing import machine
 
+from regard.memory import keep_freed_memory
 from regard.text import Tokenizer, padded, read_lines
 from regard.translate import Beam, Translator
 from regard.translate.export import export_ctranslate2
@@ -115,6 +117,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
+    keep_freed_memory()
     texts = list(read_lines(given.source))[: given.lines]
     translator = Translator.load(given.model)
     runs: dict[str, tuple[Run, tuple[int, ...]]] = {

@@ -2,7 +2,8 @@
 
 RUN is a folder that `regard train` made: its tokenizer and its encoded sentences are used. Every
 side gets the same batches, trains with the same dropout, label smoothing and Adam, in a process of
-its own, as its users do; the processes take turns:
+its own, as its users do. The processes take turns at the same batches, again and again, and the
+best turn of each counts; only the two workers are started anew for each round:
 
 - regard, as `regard train` runs it: in one process, and as two workers of one thread (`torchrun`);
 - transformers: a Marian of the same size, trained with plain `cross_entropy`;
@@ -239,45 +240,67 @@ def worker(given: argparse.Namespace, vocabulary: int, batches: list[Batch]) -> 
 
 
 def alone(given: argparse.Namespace, vocabulary: int, batches: list[Batch]) -> None:
-    """One side in this process; prints the best time."""
+    """One side in this process: a turn for every line that it reads."""
     if given.side in ("regard", "products"):
         keep_freed_memory()
         step: Step | None = regard_step(vocabulary, given.preset)
     else:
         step = {"marian": marian_step, "joeynmt": joeynmt_step}[given.side](vocabulary)
     if step is None:
-        print("best inf")
         return
     runs = [lambda batch=batch: step(batch) for batch in batches]  # type: ignore[misc]
     if given.side == "products":
         runs = [products_alone(step, batch) for batch in batches]
-    best = float("inf")
-    for _ in range(given.turns):
+    for _ in sys.stdin:
         start = time.perf_counter()
         for run in runs:
             run()
-        best = min(best, time.perf_counter() - start)
-    print(f"best {best}")
+        print(f"took {time.perf_counter() - start}", flush=True)
 
 
-def timed(side: str) -> float:
-    """Seconds of one side, in a process of its own."""
-    command, environment = [sys.executable], dict(os.environ)
-    if side == "workers":
-        command += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--"]
-        environment["OMP_NUM_THREADS"] = "1"
+class Peer:
+    """One side in a process of its own, which does one turn whenever it is asked to."""
+
+    def __init__(self, side: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, *sys.argv[1:], "--side", side],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def turn(self) -> float:
+        """Seconds of one turn; infinitely many if it cannot run."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            print(file=self._process.stdin, flush=True)
+        except BrokenPipeError:
+            return float("inf")
+        for line in self._process.stdout:
+            if line.startswith("took"):
+                return float(line.split()[1])
+            print(line, end="")  # such as why it is left out
+        return float("inf")
+
+    def end(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait()
+
+
+def workers() -> float:
+    """Seconds of the best turn of two workers."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
-        [*command, __file__, *sys.argv[1:], "--side", side],
-        env=environment,
+        [*command, "--", __file__, *sys.argv[1:], "--side", "workers"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
         raise SystemExit(done.stderr)
-    for line in done.stdout.splitlines():
-        if "left out" in line:
-            print(line)
     return float(done.stdout.split("best")[1])
 
 
@@ -294,8 +317,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", type=Path, required=True, help="a folder of `regard train`")
     parser.add_argument("--batches", type=int, default=4, help="batches in a turn")
-    parser.add_argument("--turns", type=int, default=4, help="turns in a process; the best counts")
-    parser.add_argument("--rounds", type=int, default=3, help="processes of each side")
+    parser.add_argument("--turns", type=int, default=4, help="turns in a round; the best counts")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds of turns")
     parser.add_argument("--tokens", type=int, default=4096, help="tokens in a batch")
     parser.add_argument("--alone", action="store_true", help="no peers")
     parser.add_argument("--preset", default="tiny", help="another shape, with --alone")
@@ -315,9 +338,13 @@ def main() -> None:
         return
     sides = [side for side in SIDES if not given.alone or side not in ("marian", "joeynmt")]
     best = dict.fromkeys(sides, float("inf"))
+    peers = {side: Peer(side) for side in sides if side != "workers"}
     for _ in range(given.rounds):
-        for side in sides:
-            best[side] = min(best[side], timed(side))
+        best["workers"] = min(best["workers"], workers())
+        for side, peer in [*peers.items()] * given.turns:
+            best[side] = min(best[side], peer.turn())
+    for peer in peers.values():
+        peer.end()
     tokens = sum(batch.tokens for batch in batches)
     print(f"{machine()}; {len(batches)} batches, {tokens} target tokens, {vocabulary} subwords")
     print(

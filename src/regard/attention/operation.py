@@ -22,11 +22,11 @@ KERNELS = ("auto", "reference", "blocked", "fused")
 SHORT = 128
 """Up to so many keys a batch is faster as plain matrix products than as one fused operation …"""
 LANES = 16
-"""… which takes this many keys at a time, and is slow with those left over."""
-FEW = 2**13
-"""But not below so many scores in all, where the fused operation starts sooner."""
+"""… even if it has to be copied first, except near multiples of this many keys …"""
 STEP, MANY = 8, 192
-"""Up to so many queries in so many heads (a batch that is being written), never is it faster."""
+"""… of which up to so many queries, in so many heads, are again faster as products …"""
+FEW = 2**13
+"""… and below so many scores in all, where the fused operation starts sooner."""
 
 Result = tuple[Tensor, Tensor | None]
 AROUND: Callable[[Call, Callable[[Call], Result]], Result] | None = None
@@ -204,8 +204,13 @@ def _choose(call: Call) -> tuple[str, str]:
         return "blocked", "torch.func transforms plain operations best"
     if b * h * q * k < FEW:
         return "fused", "so little work that what starts soonest wins"
-    plain = call.mask is None and call.bias is None
+    whole = not call.needs_grad and all(map(_in_one_piece, (call.q, call.k, call.v)))
     step = q <= STEP and b * h >= MANY
-    if k <= SHORT and (plain or step or k % LANES >= LANES // 4):
+    if k <= SHORT and (whole or step or k % LANES >= LANES // 4):
         return "blocked", f"batches of {k} keys are fastest as plain matrix products"
     return "fused", f"the fastest for {k} keys"
+
+
+def _in_one_piece(x: Float[Tensor, "b h n d"]) -> bool:
+    """Whether batch and heads can be taken as one axis, without a copy."""
+    return x.stride(-1) == 1 and (len(x) == 1 or x.stride(0) == x.shape[1] * x.stride(1))
