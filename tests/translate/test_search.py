@@ -370,13 +370,14 @@ def test_beams_are_those_of_transformers(
 @given(
     s=st.integers(1, 3), k=st.integers(1, 4), vocabulary=st.integers(1, 1500),
     count=st.integers(1, 8), seed=st.integers(0, 10**6),
-    scale=st.sampled_from([0.0, 1.0, 10.0, 300.0]), dead=st.booleans(),
+    scale=st.sampled_from([0.0, 1.0, 10.0, 300.0]), shift=st.sampled_from([0.0, 0.0, 1e3, -1e3]),
+    dead=st.booleans(),
 )  # fmt: skip
 def test_best_words_are_those_of_a_plain_top(
-    s: int, k: int, vocabulary: int, count: int, seed: int, scale: float, dead: bool
+    s: int, k: int, vocabulary: int, count: int, seed: int, scale: float, shift: float, dead: bool
 ) -> None:
     chance = torch.Generator().manual_seed(seed)
-    logits = torch.randn(s * k, vocabulary, generator=chance, dtype=torch.float64) * scale
+    logits = torch.randn(s * k, vocabulary, generator=chance, dtype=torch.float64) * scale + shift
     log_p = torch.randn(s, k, generator=chance, dtype=torch.float64)
     if dead and k > 1:
         log_p[:, -1] = -torch.inf

@@ -30,7 +30,7 @@ from regard.translate.writing import Tree, Writer
 GROUP = 24
 """How many words stand behind one maximum in the first stage of `best_words`."""
 FAR = 60.0
-"""Logits up to here are taken to the power of e as they are, their largest not subtracted."""
+"""While no row's largest logit is further from 0, it is not subtracted before exp()."""
 FEW = 1 / 32
 """Sentences that are finished leave the batch when they make up this share of it."""
 
@@ -352,7 +352,11 @@ def best_words(
     sizes = [columns * GROUP, vocabulary - columns * GROUP]
     grouped, rest = torch.split(logits, sizes, 1)
     maxima = grouped.view(-1, GROUP, columns).amax(1)
-    if max(part.amax().item() for part in (maxima, rest) if part.numel()) > FAR:
+    highest = maxima.amax(1)
+    if rest.numel():
+        highest = torch.maximum(highest, rest.amax(1))
+    least, most = torch.aminmax(highest)
+    if not (least.item() > -FAR and most.item() < FAR):
         return _best_of_all(logits, log_p, count)
     before = log_p - logits.exp_().sum(1).log_().view(s, k)
     groups = (

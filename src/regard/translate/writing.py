@@ -29,7 +29,7 @@ class Writer:
         sources: numbers of subwords, without start and end.
         limits: how many subwords each translation may have.
         memory: what the encoder made of the sources and their ends, if that is known.
-        room: for how many words of each sequence memory is got from the start.
+        room: for how many words of each sentence memory is got from the start.
     """
 
     def __init__(
