@@ -1071,7 +1071,7 @@ def test_threads_do_not_meet(regime: str) -> None:
 
 @pytest.mark.parametrize(
     ("regime", "name"),
-    [("in turn", "_in_turn"), ("one block", "_one_block"), ("many blocks", "_many_blocks")],
+    [("in turn", "in_turn"), ("one block", "one_block"), ("many blocks", "_many_blocks")],
 )
 def test_each_way_is_taken(regime: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the tests above would not test what they say."""

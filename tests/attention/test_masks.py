@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention import attend, which
+from regard.attention import _one_block, attend, which
 from regard.attention.kernels import blocked
 from regard.attention.masks import (
     ALL,
@@ -77,7 +77,7 @@ def tiny_blocks() -> Iterator[None]:
 def entry_by_entry() -> Iterator[None]:
     """The blocked kernel one batch entry at a time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocked, "SCRATCH", 1)
+        patch.setattr(_one_block, "SCRATCH", 1)
         yield
 
 
@@ -406,9 +406,9 @@ def test_attention_under_an_expression_is_attention_under_its_tensor(
 @pytest.mark.parametrize(
     ("regime", "wanted"),
     [
-        (nullcontext, {"_in_turn": 1, "_many_blocks": 0}),
-        (entry_by_entry, {"_in_turn": 1, "_many_blocks": 0}),
-        (tiny_blocks, {"_in_turn": 0, "_many_blocks": BATCH}),
+        (nullcontext, {"in_turn": 1, "_many_blocks": 0}),
+        (entry_by_entry, {"in_turn": 1, "_many_blocks": 0}),
+        (tiny_blocks, {"in_turn": 0, "_many_blocks": BATCH}),
     ],
     ids=["as it is", "entry by entry", "tiny blocks"],
 )

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Additive, Bilinear, Scaled, attend, causal, look, padding
+from regard.attention import Additive, Bilinear, Scaled, _one_block, attend, causal, look, padding
 from regard.attention.kernels import blocked
 from regard.attention.scores import NAMED, DotScore, Score, as_score
 from regard.errors import ShapeError
@@ -48,7 +48,7 @@ def tiny_blocks() -> Iterator[None]:
 def entry_by_entry() -> Iterator[None]:
     """The blocked kernel one batch entry at a time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocked, "SCRATCH", 1)
+        patch.setattr(_one_block, "SCRATCH", 1)
         yield
 
 

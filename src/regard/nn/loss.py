@@ -13,12 +13,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention._exponentials import all_near
 from regard.errors import DtypeError, OptionError, ShapeError, shape
 
 CHUNK = 2**21
 """So many logits are held at once, 8 MiB in float32: few enough to stay in the caches."""
-FAR = 1e25
-"""While a sum of exponentials is less than this, and more than its inverse, nothing is lost."""
 
 
 class Loss(NamedTuple):
@@ -182,8 +181,7 @@ def _exponentials(
     While no logit is far from 0, no row's maximum has to be subtracted first.
     """
     total = logits.exp_().sum(1, keepdim=True)
-    least, most = torch.aminmax(total)
-    if least.item() > 1 / FAR and most.item() < FAR:
+    if all_near(total):
         return total, total.log()
     _project(rows, weight, bias, logits)
     log_total = logits.logsumexp(1, keepdim=True)
