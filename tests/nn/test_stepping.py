@@ -11,12 +11,18 @@ from torch import Tensor, nn
 
 import regard
 from regard.attention import Mask, causal, dense, padding
+from regard.compiled import DecoderStep
+from regard.compiled.building import library
 from regard.nn import Transformer, TransformerConfig
 from regard.nn.stepping import Stepper
 
 CONFIG = TransformerConfig(
     vocabulary=30, width=16, encoder_depth=1, decoder_depth=2, heads=4, feed_forward=20
 )
+SIZES: dict[str, dict[str, Any]] = {
+    "too narrow to be compiled": {},
+    "compiled": {"width": 64, "feed_forward": 48},
+}
 VARIANTS: dict[str, dict[str, Any]] = {
     "norm after": {"norm_place": "after"},
     "norm before": {"norm_place": "before"},
@@ -38,11 +44,12 @@ def model_of(**changes: Any) -> Transformer:
 def written(model: Transformer, step: nn.Module | Stepper, mask: Mask | None) -> list[Tensor]:
     """What a decoder makes of five steps of two words each, beside a memory of three texts."""
     chance = torch.Generator().manual_seed(1)
-    memory = torch.randn(3, 6, 16, generator=chance)
+    width = model.config.width
+    memory = torch.randn(3, 6, width, generator=chance)
     lengths = padding(torch.tensor([6, 4, 1]))
     cache, found = model.cache(), []
     for i in range(5):
-        x = torch.randn(3, 2, 16, generator=chance)
+        x = torch.randn(3, 2, width, generator=chance)
         seen = torch.randn(3, 1, 2, 2 * i + 2, generator=chance) > 0
         seen[..., -1] = True
         shown = dense(seen) if mask is None else mask
@@ -52,9 +59,12 @@ def written(model: Transformer, step: nn.Module | Stepper, mask: Mask | None) ->
 
 
 @pytest.mark.parametrize("changes", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 @pytest.mark.parametrize("mask", [None, causal], ids=["a tree", "a line"])
-def test_the_numbers_are_those_of_the_decoder(changes: dict[str, Any], mask: Mask | None) -> None:
-    model = model_of(**changes)
+def test_the_numbers_are_those_of_the_decoder(
+    changes: dict[str, Any], sizes: dict[str, Any], mask: Mask | None
+) -> None:
+    model = model_of(**sizes, **changes)
     wanted = written(model, model.decoder, mask)
     for one, other in zip(written(model, Stepper(model.decoder), mask), wanted, strict=True):
         assert torch.equal(one, other)
@@ -66,6 +76,47 @@ def test_the_short_way_calls_no_attention_module(monkeypatch: pytest.MonkeyPatch
     written(model, Stepper(model.decoder), None)
     with pytest.raises(TypeError):
         written(model, model.decoder, None)
+
+
+@pytest.mark.skipif(library() is None, reason="nothing is compiled here")
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [
+        ({}, 5),
+        ({"norm_place": "before"}, 5),
+        ({"kv_heads": 2}, 5),
+        ({"position": "learned"}, 5),
+        ({"activation": "gelu"}, 0),
+        ({"norm": "rmsnorm"}, 0),
+        ({"position": "rotary"}, 0),
+        ({"width": 32}, 0),
+    ],
+)
+def test_what_is_usual_is_compiled_in_one_piece(
+    changes: dict[str, Any], steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_of(**{**SIZES["compiled"], **changes})
+    called: list[int] = []
+    plain = DecoderStep.__call__
+
+    def counted(self: DecoderStep, x: Tensor, *more: Any) -> Tensor:
+        called.append(len(x))
+        return plain(self, x, *more)
+
+    monkeypatch.setattr(DecoderStep, "__call__", counted)
+    written(model, Stepper(model.decoder), None)
+    assert len(called) == steps
+
+
+def test_without_a_compiler_the_numbers_are_nearly_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = model_of(**SIZES["compiled"])
+    wanted = written(model, Stepper(model.decoder), None)
+    monkeypatch.setattr("regard.compiled.calling.library", lambda: None)
+    found = written(model, Stepper(model.decoder), None)
+    for one, other in zip(found, wanted, strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
 
 
 def test_hooks_are_called() -> None:
@@ -81,8 +132,9 @@ def test_hooks_are_called() -> None:
     assert len(seen) == 5
 
 
-def test_whoever_watches_sees_every_step_and_changes_nothing() -> None:
-    model = model_of()
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_whoever_watches_sees_every_step_and_changes_nothing(sizes: dict[str, Any]) -> None:
+    model = model_of(**sizes)
     wanted = written(model, Stepper(model.decoder), causal)
     with regard.watch(model) as seen:
         found = written(model, Stepper(model.decoder), causal)

@@ -371,14 +371,16 @@ def test_beams_are_those_of_transformers(
     s=st.integers(1, 3), k=st.integers(1, 4), vocabulary=st.integers(1, 1500),
     count=st.integers(1, 8), seed=st.integers(0, 10**6),
     scale=st.sampled_from([0.0, 1.0, 10.0, 300.0]), shift=st.sampled_from([0.0, 0.0, 1e3, -1e3]),
-    dead=st.booleans(),
+    dead=st.booleans(), dtype=st.sampled_from([torch.float64, torch.float32]),
 )  # fmt: skip
 def test_best_words_are_those_of_a_plain_top(
-    s: int, k: int, vocabulary: int, count: int, seed: int, scale: float, shift: float, dead: bool
-) -> None:
+    s: int, k: int, vocabulary: int, count: int, seed: int, scale: float, shift: float, dead: bool,
+    dtype: torch.dtype,
+) -> None:  # fmt: skip
+    """Compiled in float32, where it can be, and put together from torch's operations in float64."""
     chance = torch.Generator().manual_seed(seed)
-    logits = torch.randn(s * k, vocabulary, generator=chance, dtype=torch.float64) * scale + shift
-    log_p = torch.randn(s, k, generator=chance, dtype=torch.float64)
+    logits = torch.randn(s * k, vocabulary, generator=chance, dtype=dtype) * scale + shift
+    log_p = torch.randn(s, k, generator=chance, dtype=dtype)
     if dead and k > 1:
         log_p[:, -1] = -torch.inf
     count = min(count, (k - dead) * vocabulary or 1)

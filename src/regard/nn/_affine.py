@@ -8,11 +8,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard import compiled
 from regard.attention._call import unreadable
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x ``(…, d_in)`` times weight ``(d_in, d_out)``, and the bias added."""
+    rows = x.numel() // x.shape[-1]
+    if compiled.multiples(weight.shape[1:]) and compiled.usable(
+        rows * weight.numel(), x, weight, bias
+    ):
+        y = compiled.affine(x.reshape(rows, -1), weight, bias)
+        return y.view(*x.shape[:-1], weight.shape[1])
     if bias is None or x.device.type != "cpu":
         return F.linear(x, weight.T, bias)
     # In two steps: in one, torch copies the bias to every row before it multiplies.

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from regard.attention import ALiBi, Mask, Rotary
 from regard.errors import OptionError
 from regard.nn._affine import affine
+from regard.nn._norm import LayerNorm
 from regard.nn.cache import BlockCache
 from regard.nn.config import ACTIVATIONS, TransformerConfig
 from regard.nn.dropout import Dropout
@@ -139,7 +140,7 @@ def norm(config: TransformerConfig) -> nn.Module:
     """The norm that the configuration names, of its width."""
     if config.norm == "rmsnorm":
         return nn.RMSNorm(config.width, eps=config.norm_eps or 1e-6)
-    return nn.LayerNorm(config.width, eps=config.norm_eps or 1e-5)
+    return LayerNorm(config.width, eps=config.norm_eps or 1e-5)
 
 
 def _attention(config: TransformerConfig, position: nn.Module | None) -> MultiHeadAttention:

@@ -43,6 +43,21 @@ class KeyValues:
         self.length = length
         return self.known()
 
+    def extend(self, like: Float[Tensor, "b _ d"], heads: int) -> tuple[Tensor, Tensor]:
+        """All keys and values ``(b, heads, room, d)``, with room for those of some more words.
+
+        As many sequences and words as `like` has. Somebody writes them into it right away.
+        """
+        b, count, d = like.shape
+        length = self.length + count
+        if self._k is None or self._v is None:
+            room = max(length, self._room)
+            self._k, self._v = (like.new_empty(b, heads, room, d) for _ in range(2))
+        elif length > self._k.shape[2]:
+            self._k, self._v = (self._grown(x, 2 * length) for x in (self._k, self._v))
+        self.length = length
+        return self._k, self._v
+
     def known(self) -> tuple[Float[Tensor, "b h k d"], Float[Tensor, "b h k d"]]:
         """The keys and values so far."""
         assert self._k is not None

@@ -7,6 +7,7 @@ the arithmetic. Here all that stays the same is prepared once. The numbers are t
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.modules import module
@@ -15,6 +16,8 @@ from regard.attention import Mask, dense
 from regard.attention._call import Call, autocasts
 from regard.attention.operation import computed, watched
 from regard.attention.scores import NAMED
+from regard.compiled import DecoderStep, Weights, multiples, usable
+from regard.nn._norm import LayerNorm
 from regard.nn.blocks import Block
 from regard.nn.cache import BlockCache, Cache
 from regard.nn.multihead import MultiHeadAttention
@@ -33,6 +36,7 @@ class Stepper:
         hooked = any(one._forward_hooks or one._forward_pre_hooks for one in decoder.modules())
         self._short = all(map(_plain, decoder.blocks)) and not hooked and not decoder.training
         self._packed = [block.attention._packed() for block in self._blocks]
+        self._compiled = _compiled(self._blocks, self._packed) if self._short else None
         self._given: Mask | None = None
         self._written_out: Mask | None = None
 
@@ -54,10 +58,35 @@ class Stepper:
             hook(self._decoder, (x, memory))  # such as one that looks at the clock
         if memory_mask is not self._given:
             self._given, self._written_out = memory_mask, _written_out(memory_mask, x, memory)
-        for block, packed, kept in zip(self._blocks, self._packed, cache.blocks, strict=True):
-            x = _block(block, packed, x, memory, mask, self._written_out, kept)
+        if self._compiled is not None and self._compiled.usable(
+            x, cache.blocks[0].own.length, memory.shape[1]
+        ):
+            x = self._at_once(self._compiled, x, memory, mask, cache)
+        else:
+            for block, packed, kept in zip(self._blocks, self._packed, cache.blocks, strict=True):
+                x = _block(block, packed, x, memory, mask, self._written_out, kept)
         cache.length += x.shape[1]
         return self._decoder.norm(x)  # type: ignore[no-any-return]
+
+    def _at_once(
+        self, step: DecoderStep, x: Tensor, memory: Tensor, mask: Mask, cache: Cache
+    ) -> Tensor:
+        """x after all blocks, in one call."""
+        n, s, length = x.shape[1], memory.shape[1], cache.blocks[0].own.length
+        read = [
+            block.cross._project_context(memory, kept.memory)
+            for block, kept in zip(self._blocks, cache.blocks, strict=True)
+            if block.cross is not None
+        ]
+        first = self._blocks[0].attention
+        like = x[..., : first.head_width]
+        own = [kept.own.extend(like, first.kv_heads) for kept in cache.blocks]
+        k = length + n
+        seen = mask.block(slice(0, n), slice(0, k), n, k, x.device)
+        source = None
+        if self._written_out is not None:
+            source = self._written_out.block(slice(0, n), slice(0, s), n, s, x.device)
+        return step(x, own, length, read, seen, source)
 
 
 def _followed() -> bool:
@@ -116,4 +145,45 @@ def _plain(block: nn.Module) -> bool:
     return type(block) is Block and all(
         type(layer) is MultiHeadAttention and layer.position is None
         for layer in (block.attention, block.cross)
+    )
+
+
+def _compiled(blocks: list[Block], packed: list[Packed]) -> DecoderStep | None:
+    """The blocks in one piece, if they are of the kind that is compiled."""
+    eps = {layer.eps for block in blocks for layer in _norms(block) if isinstance(layer, LayerNorm)}
+    first = blocks[0] if blocks else None
+    if (
+        first is None
+        or len(eps) != 1
+        or not all(type(layer) is LayerNorm for block in blocks for layer in _norms(block))
+        or any(block.feed_forward.activation != "relu" for block in blocks)
+        or not multiples((first.attention.head_width, first.feed_forward.w_in.shape[1]))
+    ):
+        return None
+    weights = [_weights(block, pair) for block, pair in zip(blocks, packed, strict=True)]
+    with torch.no_grad():
+        if not usable(0, *(x for one in weights for x in one.tensors())):
+            return None
+    attention = first.attention
+    return DecoderStep(weights, attention.heads, attention.kv_heads, first.norm_first, eps.pop())
+
+
+def _norms(block: Block) -> list[nn.Module | None]:
+    return [block.attention_norm, block.cross_norm, block.feed_forward_norm]
+
+
+def _weights(block: Block, packed: Packed) -> Weights:
+    attention, cross, feed_forward = block.attention, block.cross, block.feed_forward
+    assert cross is not None
+    norms = [(layer.weight, layer.bias) for layer in _norms(block) if isinstance(layer, LayerNorm)]
+    return Weights(
+        attention_norm=norms[0],
+        projections=packed,
+        combination=(attention.w_o, attention.b_o),
+        cross_norm=norms[1],
+        queries=(cross.w_q, cross.b_q),
+        cross_combination=(cross.w_o, cross.b_o),
+        feed_forward_norm=norms[2],
+        inner=(feed_forward.w_in, feed_forward.b_in),
+        outer=(feed_forward.w_out, feed_forward.b_out),
     )

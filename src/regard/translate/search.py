@@ -22,6 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard import compiled
 from regard.errors import OptionError
 from regard.nn import Transformer
 from regard.text import Tokenizer
@@ -344,6 +345,9 @@ def best_words(
     groups of words, then the best of the words of these groups. No logarithm is taken of other
     words. Writes over the logits.
     """
+    if compiled.usable(logits.numel(), logits, log_p):
+        best = compiled.best_words(logits, log_p, count)
+        return _best_of_all(logits, log_p, count) if best is None else best
     (s, k), vocabulary = log_p.shape, logits.shape[1]
     columns = vocabulary // GROUP
     if columns < 4 * count:

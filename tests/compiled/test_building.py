@@ -1,0 +1,61 @@
+"""A real compiler, or none: in processes of their own, since what is built is kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from regard.compiled.building import library
+
+ASK = "from regard.compiled.building import library; print(library() is not None)"
+needs_compiler = pytest.mark.skipif(library() is None, reason="nothing is compiled here")
+
+
+def has_loops(**environment: str) -> bool:
+    """Whether a new process, in this environment, has compiled loops."""
+    done = subprocess.run(
+        [sys.executable, "-c", ASK],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=200,
+    )
+    assert done.stderr == ""
+    return done.stdout == "True\n"
+
+
+@needs_compiler
+def test_it_is_built_once_and_found_again(tmp_path: Path) -> None:
+    assert has_loops(XDG_CACHE_HOME=str(tmp_path))
+    (made,) = (tmp_path / "regard" / "compiled").iterdir()
+    before = made.stat()
+    assert has_loops(XDG_CACHE_HOME=str(tmp_path))
+    assert [made] == list(made.parent.iterdir())
+    assert made.stat().st_mtime_ns == before.st_mtime_ns
+
+
+@needs_compiler
+def test_without_a_folder_to_keep_it_it_is_built_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert has_loops(XDG_CACHE_HOME=str(tmp_path / "file"), TMPDIR=str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_without_a_compiler_there_is_none(tmp_path: Path) -> None:
+    missing = str(tmp_path / "no-such-compiler")
+    assert not has_loops(XDG_CACHE_HOME=str(tmp_path), CXX=missing)
+    assert list((tmp_path / "regard" / "compiled").iterdir()) == []
+
+
+def test_a_compiler_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    assert not has_loops(XDG_CACHE_HOME=str(tmp_path), CXX="false")
+    assert list((tmp_path / "regard" / "compiled").iterdir()) == []
+
+
+def test_they_can_be_declined() -> None:
+    assert not has_loops(REGARD_COMPILED="0")

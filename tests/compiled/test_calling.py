@@ -1,0 +1,192 @@
+"""Each compiled loop beside the same in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard import attend, compiled, look
+from regard.attention import causal, dense, padding
+from regard.attention._few_queries import possible
+from regard.attention._prepare import prepare
+from regard.compiled.building import library
+
+pytestmark = pytest.mark.skipif(library() is None, reason="nothing is compiled here")
+
+
+def drawn(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * scale
+
+
+def error(found: Tensor, wanted: Tensor) -> float:
+    return float((found.double() - wanted).abs().max())
+
+
+# ── attention ─────────────────────────────────────────────────────────────────────────────────
+
+
+def plain(q: Tensor, k: Tensor, v: Tensor, factor: float, mask: Tensor | None) -> Tensor:
+    """The textbook, in the dtype that it is given; what sees nothing is 0."""
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    scores = q @ k.mT * factor
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    return torch.softmax(scores, -1).nan_to_num(0.0) @ v
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    b=st.integers(1, 3), g=st.sampled_from([1, 2]), shared=st.sampled_from([1, 3]),
+    n=st.integers(1, 8), m=st.sampled_from([1, 2, 15, 16, 17, 31, 33, 100]),
+    d=st.sampled_from([16, 32, 48, 64]), e=st.sampled_from([16, 32, 48, 80]),
+    kind=st.sampled_from(["none", "shared", "own", "wide"]), scale=st.sampled_from([0.1, 1.0, 6.0]),
+    seed=st.integers(0, 10**6),
+)  # fmt: skip
+def test_attention_of_few_queries(
+    b: int, g: int, shared: int, n: int, m: int, d: int, e: int, kind: str, scale: float, seed: int
+) -> None:
+    h = g * shared
+    q = drawn(b, n, h, d, seed=seed, scale=scale).transpose(1, 2)
+    k, v = drawn(b, g, m + 3, d, seed=seed + 1)[:, :, :m], drawn(b, g, m, e, seed=seed + 2)
+    shapes = {"shared": (b, 1, n, m), "own": (b, h, n, m), "wide": (1, 1, 1, m)}
+    mask = drawn(*shapes[kind], seed=seed + 3) > 0 if kind in shapes else None
+    output, sums = compiled.attend_few(q, k, v, d**-0.5, mask, logsumexp=True)
+    again, nothing = compiled.attend_few(q, k, v, d**-0.5, mask, logsumexp=False)
+    assert torch.equal(output, again)
+    assert nothing is None
+    wanted = plain(q.double(), k.double(), v.double(), d**-0.5, mask)
+    bar = 2 * error(plain(q, k, v, d**-0.5, mask), wanted)
+    assert error(output, wanted) <= bar + 1e-6 * scale
+    assert sums is not None
+    keys = k.double().repeat_interleave(shared, 1)
+    scores = q.double() @ keys.mT * d**-0.5
+    scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
+    torch.testing.assert_close(sums.double(), scores.logsumexp(-1), atol=1e-5 * scale, rtol=1e-6)
+
+
+def test_rows_do_not_depend_on_each_other() -> None:
+    q, k, v = drawn(3, 2, 5, 32), drawn(3, 2, 21, 32, seed=1), drawn(3, 2, 21, 32, seed=2)
+    whole = attend(q, k, v)
+    for i in range(3):
+        for j in range(5):
+            one = attend(q[i : i + 1, :, j : j + 1], k[i : i + 1], v[i : i + 1])
+            assert torch.equal(one[0, :, 0], whole[i, :, j])
+
+
+@pytest.mark.parametrize("place", [0, 3, 19])
+def test_nan_and_infinity_are_what_they_are(place: int) -> None:
+    q, k, v = drawn(1, 1, 2, 16), drawn(1, 1, 20, 16, seed=1), drawn(1, 1, 20, 16, seed=2)
+    hidden = torch.ones(1, 20, dtype=torch.bool)
+    hidden[0, place] = False
+    wanted = attend(q, k, v, mask=dense(hidden))
+    for bad in (torch.nan, torch.inf):
+        broken_k, broken_v = k.clone(), v.clone()
+        broken_k[0, 0, place], broken_v[0, 0, place] = torch.nan, bad
+        assert attend(q, broken_k, v).isnan().all()
+        assert not attend(q, k, broken_v).isfinite().any()
+        assert torch.equal(attend(q, broken_k, broken_v, mask=dense(hidden)), wanted)
+
+
+def test_what_sees_nothing_is_zero() -> None:
+    q, k, v = drawn(2, 2, 3, 16), drawn(2, 2, 5, 16, seed=1), drawn(2, 2, 5, 16, seed=2)
+    seen = look(q, k, v, mask=padding(torch.tensor([0, 5])))
+    assert torch.equal(seen.output[0], torch.zeros(2, 3, 16))
+    assert (seen.logsumexp[0] == -torch.inf).all()
+    assert seen.logsumexp[1].isfinite().all()
+    assert torch.equal(seen.output, attend(q, k, v, mask=padding(torch.tensor([0, 5]))))
+
+
+def test_attend_takes_this_way_for_few_queries_only() -> None:
+    k = drawn(2, 2, 40, 16)
+    for q, may in ((drawn(2, 2, 8, 16), True), (drawn(2, 2, 9, 16), False)):
+        assert possible(prepare("attend", q, k, k, causal, None, "scaled_dot", 0.0)) is may
+
+
+# ── what can be read ──────────────────────────────────────────────────────────────────────────
+
+
+def test_only_plain_numbers_are_read() -> None:
+    x = drawn(3, 16)
+    assert compiled.usable(1, x, None, torch.nn.Parameter(x, requires_grad=False))
+    assert not compiled.usable(1, x.double())
+    assert not compiled.usable(1, x.to("meta"))
+    assert not compiled.usable(1, torch.nn.Parameter(x))
+    with torch.no_grad():
+        assert compiled.usable(1, torch.nn.Parameter(x))
+    assert not compiled.usable(1, torch.complex(x, x).conj().imag)
+    with torch.autocast("cpu"):
+        assert not compiled.usable(1, x)
+    with torch.autograd.forward_ad.dual_level():
+        assert not compiled.usable(1, x)
+    told: list[bool] = []
+    torch.func.vmap(lambda row: told.append(compiled.usable(1, row)) or row)(x)
+    with pytest.warns(DeprecationWarning, match="trace"):
+        torch.jit.trace(
+            lambda row: told.append(compiled.usable(1, row)) or row + 1, x, check_trace=False
+        )
+    assert told == [False, False]
+
+
+def test_much_work_is_left_to_several_threads() -> None:
+    threads = torch.get_num_threads()
+    try:
+        for count, may in ((1, True), (2, False)):
+            torch.set_num_threads(count)
+            assert compiled.usable(2**30, drawn(2, 2)) is may
+            assert compiled.usable(100, drawn(2, 2))
+    finally:
+        torch.set_num_threads(threads)
+
+
+# ── products and norms ────────────────────────────────────────────────────────────────────────
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.sampled_from([0, 1, 3, 4, 11, 12, 13, 24, 25, 61]), d=st.sampled_from([1, 7, 64, 300]),
+    n=st.sampled_from([16, 32, 48, 80]), biased=st.booleans(), seed=st.integers(0, 10**6),
+)  # fmt: skip
+def test_products(rows: int, d: int, n: int, biased: bool, seed: int) -> None:
+    x, w = drawn(rows, d, seed=seed), drawn(d, n, seed=seed + 1)
+    bias = drawn(n, seed=seed + 2) if biased else None
+    y = compiled.affine(x, w, bias)
+    wanted = x.double() @ w.double() + (0.0 if bias is None else bias.double())
+    torch.testing.assert_close(y.double(), wanted, atol=1e-5 * d**0.5, rtol=1e-5)
+    for i in range(rows):
+        assert torch.equal(compiled.affine(x[i : i + 1], w, bias)[0], y[i])
+    # Weights that lie the other way round.
+    assert torch.equal(compiled.affine(x, w.T.contiguous().T, bias), y)
+
+
+@pytest.mark.parametrize("shape", [(1, 16), (5, 48), (2, 3, 128)])
+@pytest.mark.parametrize("shift", [0.0, 100.0])
+def test_layer_norm(shape: tuple[int, ...], shift: float) -> None:
+    x = drawn(*shape) + shift
+    weight, bias = drawn(shape[-1], seed=1), drawn(shape[-1], seed=2)
+    wanted = F.layer_norm(x.double(), shape[-1:], weight.double(), bias.double(), 1e-5)
+    bar = error(F.layer_norm(x, shape[-1:], weight, bias, 1e-5), wanted)
+    assert error(compiled.layer_norm(x, weight, bias, 1e-5), wanted) <= 2 * bar + 1e-6
+
+
+# ── the likeliest words ───────────────────────────────────────────────────────────────────────
+
+
+def test_a_word_that_is_no_number_is_told() -> None:
+    logits = drawn(2, 100)
+    assert compiled.best_words(logits, torch.zeros(1, 2), 3) is not None
+    logits[1, 40] = torch.nan
+    assert compiled.best_words(logits, torch.zeros(1, 2), 3) is None
+
+
+def test_where_nothing_is_likely_there_are_still_so_many_words() -> None:
+    best = compiled.best_words(drawn(2, 5), torch.full((1, 2), -torch.inf), 7)
+    assert best is not None
+    log_p, beginnings, words = best
+    assert (log_p == -torch.inf).all()
+    assert len(set(zip(beginnings[0].tolist(), words[0].tolist(), strict=True))) == 7
+    assert int(beginnings.max()) == 1
+    assert int(words.max()) == 4
