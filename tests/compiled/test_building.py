@@ -57,5 +57,47 @@ def test_a_compiler_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list((tmp_path / "regard" / "compiled").iterdir()) == []
 
 
+@needs_compiler
+def test_what_is_damaged_is_built_again(tmp_path: Path) -> None:
+    assert has_loops(XDG_CACHE_HOME=str(tmp_path))
+    (made,) = (tmp_path / "regard" / "compiled").iterdir()
+    whole = made.stat().st_size
+    os.truncate(made, 1000)
+    assert has_loops(XDG_CACHE_HOME=str(tmp_path))
+    assert made.stat().st_size == whole
+
+
+@needs_compiler
+def test_what_others_could_have_changed_is_not_loaded(tmp_path: Path) -> None:
+    folder = tmp_path / "regard" / "compiled"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    assert has_loops(XDG_CACHE_HOME=str(tmp_path))
+    assert list(folder.iterdir()) == []
+
+
+@needs_compiler
+def test_a_process_may_fork_while_another_thread_builds() -> None:
+    code = """
+import os, threading
+from regard.compiled.building import _Known, library
+_Known.lock.acquire()
+child = os.fork()
+if child == 0:
+    os._exit(0 if library() is not None else 1)
+_Known.lock.release()
+print(os.waitpid(child, 0)[1] == 0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=200
+    )
+    assert done.stdout == "True\n", done.stderr
+
+
+@pytest.mark.parametrize("wrong", ['g++ "', ""])
+def test_a_compiler_that_cannot_be_understood_is_none(wrong: str, tmp_path: Path) -> None:
+    assert not has_loops(XDG_CACHE_HOME=str(tmp_path), CXX=wrong)
+
+
 def test_they_can_be_declined() -> None:
     assert not has_loops(REGARD_COMPILED="0")

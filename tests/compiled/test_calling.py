@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
 from regard import attend, compiled, look
 from regard.attention import causal, dense, padding
 from regard.attention._few_queries import possible
 from regard.attention._prepare import prepare
+from regard.attention.operation import which
 from regard.compiled.building import library
+from regard.nn import FeedForward, MultiHeadAttention
+from regard.nn._norm import LayerNorm
 
 pytestmark = pytest.mark.skipif(library() is None, reason="nothing is compiled here")
 
@@ -41,7 +48,7 @@ def plain(q: Tensor, k: Tensor, v: Tensor, factor: float, mask: Tensor | None) -
 @settings(max_examples=80, deadline=None)
 @given(
     b=st.integers(1, 3), g=st.sampled_from([1, 2]), shared=st.sampled_from([1, 3]),
-    n=st.integers(1, 8), m=st.sampled_from([1, 2, 15, 16, 17, 31, 33, 100]),
+    n=st.integers(1, 16), m=st.sampled_from([1, 2, 15, 16, 17, 31, 33, 100]),
     d=st.sampled_from([16, 32, 48, 64]), e=st.sampled_from([16, 32, 48, 80]),
     kind=st.sampled_from(["none", "shared", "own", "wide"]), scale=st.sampled_from([0.1, 1.0, 6.0]),
     seed=st.integers(0, 10**6),
@@ -91,6 +98,35 @@ def test_nan_and_infinity_are_what_they_are(place: int) -> None:
         assert torch.equal(attend(q, broken_k, broken_v, mask=dense(hidden)), wanted)
 
 
+def test_an_infinite_score_has_an_infinite_sum() -> None:
+    q, k, v = torch.ones(1, 1, 20, 16), drawn(1, 1, 3, 16), drawn(1, 1, 3, 16)
+    k[0, 0, 1] = torch.inf
+    for kernel in ("auto", "reference"):
+        for n in (2, 20):
+            seen = look(q[:, :, :n], k, v, kernel=kernel)
+            assert (seen.logsumexp == torch.inf).all()
+            assert seen.output.isnan().all()
+
+
+def test_a_mask_may_be_any_bytes() -> None:
+    k = drawn(1, 1, 100, 16)
+    mask = torch.tensor([0, 255] * 50, dtype=torch.uint8).view(torch.bool)[None]
+    for n in (1, 20):
+        q = drawn(1, 1, n, 16, seed=1)
+        wanted = attend(q, k, k, mask=torch.tensor([False, True] * 50)[None])
+        assert torch.equal(attend(q, k, k, mask=mask), wanted)
+
+
+def test_masks_are_transformed() -> None:
+    masks = drawn(3, 2, 7) > 0
+    for n in (2, 20):
+        q, k = drawn(1, 1, n, 16), drawn(1, 1, 7, 16, seed=1)
+        rows = masks[:, :1].expand(3, n, 7) if n > 2 else masks
+        found = torch.func.vmap(lambda mask, q=q, k=k: attend(q, k, k, mask=mask))(rows)
+        for one, mask in zip(found, rows, strict=True):
+            torch.testing.assert_close(one, attend(q, k, k, mask=mask))
+
+
 def test_what_sees_nothing_is_zero() -> None:
     q, k, v = drawn(2, 2, 3, 16), drawn(2, 2, 5, 16, seed=1), drawn(2, 2, 5, 16, seed=2)
     seen = look(q, k, v, mask=padding(torch.tensor([0, 5])))
@@ -102,8 +138,104 @@ def test_what_sees_nothing_is_zero() -> None:
 
 def test_attend_takes_this_way_for_few_queries_only() -> None:
     k = drawn(2, 2, 40, 16)
-    for q, may in ((drawn(2, 2, 8, 16), True), (drawn(2, 2, 9, 16), False)):
+    for q, may in ((drawn(2, 2, 16, 16), True), (drawn(2, 2, 17, 16), False)):
         assert possible(prepare("attend", q, k, k, causal, None, "scaled_dot", 0.0)) is may
+
+
+# ── short texts, and the gradient ─────────────────────────────────────────────────────────────
+
+
+def with_gradients(
+    run: Callable[..., Tensor], tensors: list[Tensor], above: Tensor
+) -> list[Tensor]:
+    """The output, and the gradients of all tensors."""
+    leaves = [x.detach().clone().requires_grad_() for x in tensors]
+    output = run(*leaves)
+    return [output.detach(), *torch.autograd.grad(output, leaves, above.to(output.dtype))]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    b=st.integers(1, 3), g=st.sampled_from([1, 2]), shared=st.sampled_from([1, 3]),
+    n=st.sampled_from([17, 23, 63, 64, 65, 128]), m=st.sampled_from([1, 2, 15, 16, 17, 65, 128]),
+    d=st.sampled_from([16, 32, 48]), e=st.sampled_from([16, 32, 80]),
+    kind=st.sampled_from(["none", "shared", "own", "wide"]), threads=st.sampled_from([1, 2]),
+    seed=st.integers(0, 10**6),
+)  # fmt: skip
+def test_attention_of_short_texts_and_its_gradient(
+    b: int, g: int, shared: int, n: int, m: int, d: int, e: int, kind: str, threads: int, seed: int
+) -> None:
+    h = g * shared
+    shapes = {"shared": (b, 1, n, m), "own": (b, h, n, m), "wide": (1, 1, 1, m)}
+    mask = drawn(*shapes[kind], seed=seed + 3) > 0 if kind in shapes else None
+    given = [drawn(b, h, n, d, seed=seed), drawn(b, g, m, d, seed=seed + 1),
+             drawn(b, g, m, e, seed=seed + 2)]  # fmt: skip
+    above = drawn(b, n, h, e, seed=seed + 4).transpose(1, 2)
+    exact = [x.double() for x in given]
+    wanted = with_gradients(lambda *x: attend(*x, mask=mask, kernel="reference"), exact, above)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        found = with_gradients(lambda *x: attend(*x, mask=mask), given, above)
+        with torch.no_grad():
+            seen = look(*given, mask=mask)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(seen.output, found[0])
+    for one, other in zip(found, wanted, strict=True):
+        # Sums over n rows of products of e numbers, which may cancel out.
+        assert error(one, other) <= 3e-7 * (float(other.abs().max()) + (e * n) ** 0.5)
+    torch.testing.assert_close(
+        seen.weights().double().sum(-1), (seen.logsumexp > -torch.inf).double(), atol=1e-5, rtol=0
+    )
+
+
+def test_short_texts_take_this_way() -> None:
+    for n, name in ((128, "_AttentionBackward"), (129, "")):
+        x = drawn(2, 2, n, 16).requires_grad_()
+        assert type(attend(x, x, x).grad_fn).__name__.startswith(name)
+        assert which(x, x, x).endswith("compiled code") is (n == 128)
+
+
+def test_texts_do_not_depend_on_each_other() -> None:
+    q, k, v = drawn(3, 2, 21, 32), drawn(3, 2, 21, 32, seed=1), drawn(3, 2, 21, 32, seed=2)
+    whole = attend(q, k, v, mask=causal)
+    for i in range(3):
+        assert torch.equal(attend(q[i], k[i], v[i], mask=causal), whole[i])
+        assert torch.equal(attend(q[i, 0], k[i, 0], v[i, 0], mask=causal), whole[i, 0])
+
+
+# ── dropout ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 100_003])
+def test_the_same_seed_drops_the_same_places(count: int) -> None:
+    x, onto = drawn(count) + 10, drawn(count, seed=1)
+    once = compiled.drop(x, None, 5, 3, 8)
+    assert torch.equal(compiled.drop(x, None, 5, 3, 8), once)
+    assert torch.equal(compiled.drop(x, onto, 5, 3, 8), onto + once)
+    assert torch.equal(once, torch.where(once == 0, 0.0, x * (8 / 5)))
+    if count > 1000:
+        assert not torch.equal(compiled.drop(x, None, 6, 3, 8), once)
+        assert not torch.equal(compiled.drop(x, None, 5 + 2**40, 3, 8), once)
+
+
+def test_what_is_dropped_looks_like_chance() -> None:
+    """Shares, and how often two are dropped together: at some distances, and by two seeds."""
+    count = 2**20
+    near = 6 * (0.3 * 0.7 / count) ** 0.5  # six deviations
+    share, of = round(0.3 * 2**15), 2**15
+    drops = [compiled.drop(torch.ones(count), None, seed, share, of) == 0 for seed in (1, 2, 2**50)]
+    for dropped in drops:
+        assert abs(dropped.float().mean().item() - share / of) < near
+        for lag in (1, 2, 15, 16, 17, 128, 4096):
+            both = (dropped[lag:] & dropped[:-lag]).float().mean().item()
+            assert abs(both - (share / of) ** 2) < near
+        for column in dropped.view(-1, 128).float().mean(0).tolist():
+            assert abs(column - share / of) < near * 128**0.5
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        both = (drops[one] & drops[other]).float().mean().item()
+        assert abs(both - (share / of) ** 2) < near
 
 
 # ── what can be read ──────────────────────────────────────────────────────────────────────────
@@ -129,6 +261,43 @@ def test_only_plain_numbers_are_read() -> None:
             lambda row: told.append(compiled.usable(1, row)) or row + 1, x, check_trace=False
         )
     assert told == [False, False]
+
+
+def test_whoever_writes_down_operations_sees_them() -> None:
+    layer, x = FeedForward(16, 32), drawn(3, 16)
+    with torch.no_grad():
+        graph = make_fx(layer)(x)
+        torch.testing.assert_close(graph(2 * x), layer(2 * x))
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            assert layer(x).shape == (3, 16)
+        assert torch.equal(layer(torch._efficientzerotensor(3, 16)), layer(torch.zeros(3, 16)))
+
+
+def test_shapes_that_do_not_fit_are_refused_as_ever() -> None:
+    with torch.no_grad():
+        for wrong in (torch.ones(5, 128), torch.ones(5, 32)):
+            with pytest.raises(RuntimeError):
+                FeedForward(64, 64)(wrong)
+            with pytest.raises(RuntimeError):
+                LayerNorm(64)(wrong)
+        assert FeedForward(64, 64)(torch.ones(0, 64)).shape == (0, 64)
+        assert MultiHeadAttention(64, 4)(torch.ones(2, 0, 64)).shape == (2, 0, 64)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"bias": False}, {"elementwise_affine": False}],
+    ids=["usual", "no bias", "none"],
+)
+@pytest.mark.parametrize("shape", [(32,), (2, 16)])
+def test_norms_of_all_kinds(options: dict[str, bool], shape: tuple[int, ...]) -> None:
+    ours, theirs = LayerNorm(shape, **options), torch.nn.LayerNorm(shape, **options)
+    x = drawn(3, *shape)
+    if ours.weight is not None:
+        ours.weight = torch.nn.Parameter(drawn(*shape, 2)[..., 0])  # not in one piece
+        theirs.weight = torch.nn.Parameter(ours.weight.detach().contiguous())
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), theirs(x))
 
 
 def test_much_work_is_left_to_several_threads() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +15,8 @@ import regard
 from regard.attention import Mask, causal, dense, padding
 from regard.compiled import DecoderStep
 from regard.compiled.building import library
-from regard.nn import Transformer, TransformerConfig
+from regard.errors import ShapeError
+from regard.nn import FeedForward, Transformer, TransformerConfig
 from regard.nn.stepping import Stepper
 
 CONFIG = TransformerConfig(
@@ -106,6 +109,87 @@ def test_what_is_usual_is_compiled_in_one_piece(
     monkeypatch.setattr(DecoderStep, "__call__", counted)
     written(model, Stepper(model.decoder), None)
     assert len(called) == steps
+
+
+def odd_feed_forward(block: Any) -> None:
+    block.feed_forward = FeedForward(64, 16)
+
+
+def odd_order(block: Any) -> None:
+    block.norm_first = not block.norm_first
+
+
+def odd_norm(block: Any) -> None:
+    block.cross_norm = nn.LayerNorm(64, bias=False)
+
+
+def odd_eps(block: Any) -> None:
+    block.cross_norm.eps = 0.1
+
+
+def odd_layers(block: Any) -> None:
+    block.feed_forward = nn.Sequential(nn.Linear(64, 8), nn.Tanh(), nn.Linear(8, 64))
+
+
+def odd_function(block: Any) -> None:
+    plain = block.feed_forward.forward
+    block.feed_forward.forward = lambda x: 3 * plain(x)
+
+
+def odd_number(block: Any) -> None:
+    block.feed_forward.w_in.data[:, 5] = torch.nan
+
+
+@pytest.mark.parametrize(
+    "change",
+    [odd_feed_forward, odd_order, odd_norm, odd_eps, odd_layers, odd_function, odd_number],
+)
+def test_a_block_that_is_unlike_the_others_is_what_it_is(change: Callable[[Any], None]) -> None:
+    model = model_of(**SIZES["compiled"])
+    change(model.decoder.blocks[1])
+    model.eval()
+    wanted = written(model, model.decoder, None)
+    found = written(model, Stepper(model.decoder), None)
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    model = model_of(**SIZES["compiled"])
+    x, memory = torch.zeros(2, 1, 64), torch.zeros(2, 5, 64)
+    step = Stepper(model.decoder)
+    for bad_x, bad_memory in ((x[..., :32], memory[..., :32]), (x[:1], memory)):
+        with torch.inference_mode(), pytest.raises(ShapeError):
+            step(bad_x, bad_memory, mask=causal, memory_mask=None, cache=model.cache())
+    with torch.inference_mode():
+        cache = model.cache()
+        step(x, memory, mask=causal, memory_mask=None, cache=cache)
+        with pytest.raises(ShapeError, match="4 sequences go on, but 2 were read before"):
+            step(torch.zeros(4, 1, 64), memory, mask=causal, memory_mask=None, cache=cache)
+        for bad in (torch.ones(3, 1, 1, 5), torch.ones(2, 3, 1, 5), torch.ones(2, 1, 1, 4)):
+            with pytest.raises((RuntimeError, ShapeError)):
+                step(x, memory, mask=causal, memory_mask=dense(bad > 0), cache=model.cache())
+
+
+def test_a_memory_mask_may_tell_sequences_apart() -> None:
+    model = model_of(**SIZES["compiled"])
+    chance = torch.Generator().manual_seed(0)
+    x, memory = torch.randn(4, 1, 64, generator=chance), torch.randn(2, 6, 64, generator=chance)
+    mask = dense(torch.rand(2, 1, 2, 6, generator=chance) > 0.5)
+    with torch.inference_mode():
+        found, wanted = (
+            step(x, memory, mask=causal, memory_mask=mask, cache=model.cache())
+            for step in (Stepper(model.decoder), model.decoder)
+        )
+    assert torch.equal(found, wanted)
+
+
+def test_one_stepper_may_be_used_in_several_threads() -> None:
+    model = model_of(**SIZES["compiled"])
+    wanted, step = written(model, model.decoder, None), Stepper(model.decoder)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: written(model, step, None), range(40)):
+            assert all(map(torch.equal, found, wanted))
 
 
 def test_without_a_compiler_the_numbers_are_nearly_the_same(

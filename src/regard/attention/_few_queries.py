@@ -9,10 +9,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from regard import compiled
-from regard.attention._call import Call
-
-QUERIES = 8
-"""So many queries are few."""
+from regard.attention._call import Call, unreadable
 
 
 def possible(call: Call) -> bool:
@@ -20,12 +17,13 @@ def possible(call: Call) -> bool:
     b, h, q, k = call.sizes
     d, e = call.q.shape[3], call.v.shape[3]
     return (
-        0 < q <= QUERIES
+        0 < q <= compiled.QUERIES
         and b > 0
         and k > 0
         and call.factor is not None
         and call.bias is None
         and not call.dropout
+        and (call.mask is None or not unreadable(*call.mask.held()))
         and compiled.multiples((d, e))
         and compiled.usable(b * h * q * k * (d + e), call.q, call.k, call.v)
     )

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention import _few_queries, _short_texts
 from regard.attention._call import Call, exactly, unreadable
-from regard.attention._few_queries import possible
 from regard.attention._prepare import prepare
 from regard.attention.kernels import blocked, fused, reference
 from regard.attention.masks import Causal, Mask, causal
@@ -203,8 +203,10 @@ def _choose(call: Call) -> tuple[str, str]:
         return "blocked", f"fused cannot: {cannot}"
     if unreadable(call.q, call.k, call.v) and not torch.compiler.is_compiling():
         return "blocked", "torch.func transforms plain operations best"
-    if possible(call):
+    if _few_queries.possible(call):
         return "blocked", "a few queries are fastest in compiled code"
+    if _short_texts.possible(call):
+        return "blocked", f"texts of {k} words are fastest in compiled code"
     if b * h * q * k < FEW:
         return "fused", "so little work that what starts soonest wins"
     whole = not call.needs_grad and all(map(_in_one_piece, (call.q, call.k, call.v)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,6 +15,8 @@ from regard.compiled.building import library
 
 LANES = 16
 """The length of what is computed at once: rows are a multiple of it."""
+QUERIES = 16
+"""So many queries are few."""
 ALONE = 2**22
 """More products of two numbers than this are better shared out, if there are threads for it."""
 
@@ -45,33 +48,47 @@ class Sizes(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_int64) for name in ("b", "h", "g", "n", "m", "d", "e"))
 
 
-def usable(work: int, *tensors: Tensor | None) -> bool:
-    """Whether compiled loops can do so many products of two numbers with these tensors, and pay.
+def readable(*tensors: Tensor | None) -> bool:
+    """Whether there are compiled loops, and they can read these tensors as numbers in memory.
 
-    Not with tensors that only stand for numbers, nor while PyTorch writes down what is done with
-    them, for it would not see it. Nor if it is so much that several threads were faster.
+    Not tensors that only stand for numbers, nor while PyTorch writes down what is done with them,
+    for it would not see it.
     """
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-    grads = torch.is_grad_enabled()
     return (
-        (work <= ALONE or torch.get_num_threads() == 1)
-        and all(
+        all(
             x is None
             or (
                 (type(x) is Tensor or type(x) is nn.Parameter)
                 and x.dtype == torch.float32
                 and x.device.type == "cpu"
-                and not (grads and x.requires_grad)
+                and x.layout is torch.strided
                 and not x.is_neg()
+                and not x._is_zerotensor()
                 and not wrapped(x)
             )
             for x in tensors
         )
+        and torch._C._len_torch_dispatch_stack() == 0
         and forward_ad._current_level < 0
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()
         and torch._C._get_tracing_state() is None
         and library() is not None
+    )
+
+
+def usable(work: int, *tensors: Tensor | None) -> bool:
+    """Whether a loop for one thread, without a gradient, can be used for these tensors, and pays.
+
+    Not if it is so many products of two numbers that several threads were faster.
+    """
+    return (
+        (work <= ALONE or torch.get_num_threads() == 1)
+        and not (
+            torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+        )
+        and readable(*tensors)
     )
 
 
@@ -89,16 +106,73 @@ def attend_few(
     are, without a copy, and those that the mask hides not at all. The output has its heads side by
     side, as the next product wants them.
     """
-    b, h, n, d = q.shape
-    _, g, m, e = v.shape
+    b, h, n, _ = q.shape
     q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
-    output = q.new_empty(b, n, h, e).transpose(1, 2)
+    output = q.new_empty(b, n, h, v.shape[3]).transpose(1, 2)
     sums = q.new_empty(b, h, n) if logsumexp else None
-    seen = None if mask is None else as_bytes(mask, m)
-    places = [ctypes.byref(Rows.of(x)) for x in (q, k, v, seen, output)]
-    call = _loops().attend_few
-    _check(call(ctypes.byref(Sizes(b, h, g, n, m, d, e)), factor, *places, _start(sums)))
+    seen = None if mask is None else as_bytes(mask, b, h, n, k.shape[2])
+    places = _places(q, k, v, seen, output)
+    _check(_loops().attend_few(_sizes(q, v), factor, *places, _start(sums)))
     return output, sums
+
+
+def attend_short(
+    q: Float[Tensor, "b h q d"],
+    k: Float[Tensor, "b g k d"],
+    v: Float[Tensor, "b g k e"],
+    factor: float,
+    mask: Bool[Tensor, "..."] | None,
+) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
+    """Attention with the score factor · q·k, and the log-sum-exp of its rows.
+
+    d and e are multiples of 16. For short texts, of which all scores are near. The output has its
+    heads side by side.
+    """
+    b, h, n, _ = q.shape
+    q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
+    output = q.new_empty(b, n, h, v.shape[3]).transpose(1, 2)
+    sums = q.new_empty(b, h, n)
+    seen = None if mask is None else as_bytes(mask, b, h, n, k.shape[2])
+    places = _places(q, k, v, seen, output)
+    call, threads = _loops().attend_short, torch.get_num_threads()
+    _check(call(threads, _sizes(q, v), factor, *places, _start(sums)))
+    return output, sums
+
+
+def attend_short_backwards(
+    q: Float[Tensor, "b h q d"],
+    k: Float[Tensor, "b g k d"],
+    v: Float[Tensor, "b g k e"],
+    factor: float,
+    mask: Bool[Tensor, "..."] | None,
+    output: Float[Tensor, "b h q e"],
+    sums: Float[Tensor, "b h q"],
+    grad: Float[Tensor, "b h q e"],
+) -> tuple[Float[Tensor, "b h q d"], Float[Tensor, "b g k d"], Float[Tensor, "b g k e"]]:
+    """The gradients of q, k and v, given that of the output of `attend_short`."""
+    q, k, v, grad = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v, grad))
+    made = [x.new_empty(x.transpose(1, 2).shape).transpose(1, 2) for x in (q, k, v)]
+    (b, h, n, _), m = q.shape, k.shape[2]
+    seen = None if mask is None else as_bytes(mask, b, h, n, m)
+    places = _places(q, k, v, seen, output)
+    call, threads = _loops().attend_short_backwards, torch.get_num_threads()
+    _check(call(threads, _sizes(q, v), factor, *places, _start(sums), *_places(grad, *made)))
+    return made[0], made[1], made[2]
+
+
+def drop(
+    x: Float[Tensor, "..."], onto: Float[Tensor, "..."] | None, seed: int, share: int, of: int
+) -> Float[Tensor, "..."]:
+    """x with a share of its numbers set to 0 and the others raised in turn; and added to `onto`.
+
+    The share is share / of, and of is a power of 2. The same seed drops the same places.
+    """
+    x, onto = x.contiguous(), None if onto is None else onto.contiguous()
+    y, below = torch.empty_like(x), share * (2**32 // of)
+    places = map(_start, (x, onto, y))
+    threads = torch.get_num_threads()
+    _loops().drop(threads, x.numel(), seed, below, of / (of - share), *places)
+    return y
 
 
 def best_words(
@@ -112,7 +186,7 @@ def best_words(
     (s, k), vocabulary = log_p.shape, logits.shape[1]
     logits, log_p = logits.contiguous(), log_p.contiguous()
     found = log_p.new_empty(s, count)
-    beginnings, words = (torch.empty(s, count, dtype=torch.int64) for _ in range(2))
+    beginnings, words = (log_p.new_empty(s, count, dtype=torch.int64) for _ in range(2))
     places = map(_start, (logits, log_p, found, beginnings, words))
     failed = _loops().best_words(s, k, vocabulary, count, *places)
     if failed == 2:
@@ -126,6 +200,7 @@ def affine(
 ) -> Float[Tensor, "rows n"]:
     """x W + b, where n is a multiple of 16; no row depends on how many there are."""
     x, weight = x.contiguous(), weight.contiguous()
+    bias = None if bias is None else bias.contiguous()
     (rows, d), n = x.shape, weight.shape[1]
     y = x.new_empty(rows, n)
     _check(_loops().affine(rows, d, n, *map(_start, (x, weight, bias, y))))
@@ -142,22 +217,35 @@ def layer_norm(
 
     The width is a multiple of 16.
     """
-    x = x.contiguous()
+    x, weight, bias = x.contiguous(), weight.contiguous(), bias.contiguous()
     y, width = torch.empty_like(x), x.shape[-1]
     _loops().normalize(x.numel() // width, width, eps, *map(_start, (x, weight, bias, y)))
     return y
 
 
-def as_bytes(mask: Bool[Tensor, "..."], k: int) -> Bool[Tensor, "_ _ _ k"]:
-    """A mask with four axes, in which the keys of a row lie side by side."""
-    mask = mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
-    mask = mask if mask.shape[3] == k else mask.expand(*mask.shape[:3], k)
-    return mask if mask.stride(3) == 1 else mask.contiguous()
+def as_bytes(
+    mask: Bool[Tensor, "..."], b: int, h: int, n: int, k: int
+) -> Bool[Tensor, "{b} {h} {n} {k}"]:
+    """A mask with all its axes, in which the keys of a row lie side by side."""
+    if mask.shape[-1] != k:
+        mask = mask.expand(*mask.shape[:-1], k)
+    if mask.stride(-1) != 1:
+        mask = mask.contiguous()
+    return mask.expand(b, h, n, k)
 
 
 def multiples(lengths: Iterable[int]) -> bool:
     """Whether rows of these lengths can be computed with."""
     return all(length % LANES == 0 for length in lengths)
+
+
+def _sizes(q: Float[Tensor, "b h q d"], v: Float[Tensor, "b g k e"]) -> Any:
+    (b, h, n, d), (_, g, m, e) = q.shape, v.shape
+    return ctypes.byref(Sizes(b, h, g, n, m, d, e))
+
+
+def _places(*tensors: Tensor | None) -> list[Any]:
+    return [ctypes.byref(Rows.of(x)) for x in tensors]
 
 
 def _start(x: Tensor | None) -> int | None:

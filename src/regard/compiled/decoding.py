@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.compiled.building import library
-from regard.compiled.calling import Rows, as_bytes, usable
+from regard.compiled.calling import QUERIES, Rows, as_bytes, usable
 
 Pair = tuple[Tensor, Tensor | None]
 """A weight and a bias."""
@@ -80,16 +80,21 @@ class DecoderStep:
             ):
                 setattr(block, name, _Affine(*pair))
         d = width // heads
-        self._decoder = _Decoder(
+        self._sizes = (
             len(blocks), width, heads, kv_heads, d, self._inner, norm_first, eps, d**-0.5,
-            ctypes.addressof(self._blocks),
         )  # fmt: skip
 
-    def usable(self, x: Float[Tensor, "b n width"], length: int, source: int) -> bool:
+    def usable(
+        self, x: Float[Tensor, "b n width"], length: int, memory: Float[Tensor, "m s width"]
+    ) -> bool:
         """Whether a step of x pays, and would be done by the single loops as well."""
-        rows, widest = x.shape[0] * x.shape[1], max(self._packed, self._inner)
-        most = max(widest, 2 * (length + x.shape[1]), 2 * source)
-        return usable(rows * self._width * most, x)
+        (b, n, _), (m, s, _) = x.shape, memory.shape
+        most = max(self._packed, self._inner, 2 * (length + n), 2 * s)
+        return (
+            max(n, b * n // m) <= QUERIES
+            and not torch.is_grad_enabled()
+            and usable(b * n * self._width * most, x)
+        )
 
     def __call__(
         self,
@@ -107,17 +112,19 @@ class DecoderStep:
         where m divides b · n.
         """
         (b, n, width), (m, _, s, _) = x.shape, memory[0][0].shape
-        for block, (k, v), read in zip(self._blocks, own, memory, strict=True):
+        blocks = type(self._blocks).from_buffer_copy(self._blocks)  # of this call alone
+        for block, (k, v), read in zip(blocks, own, memory, strict=True):
             block.k, block.v = Rows.of(k), Rows.of(v)
             block.memory_k, block.memory_v = map(Rows.of, read)
         x = x.clone(memory_format=torch.contiguous_format)
         scratch = x.new_empty(b * n * (2 * width + max(self._packed, self._inner)))
-        seen = as_bytes(mask, length + n)
-        source = None if memory_mask is None else as_bytes(memory_mask, s)
+        seen, source = as_bytes(mask, b, self._heads, n, length + n), None
+        if memory_mask is not None:
+            source = as_bytes(memory_mask, m, self._heads, b * n // m, s)
         loops = library()
         assert loops is not None
         failed = loops.decode(
-            ctypes.byref(self._decoder), b, n, length, m, s,
+            ctypes.byref(_Decoder(*self._sizes, ctypes.addressof(blocks))), b, n, length, m, s,
             ctypes.byref(Rows.of(seen)), ctypes.byref(Rows.of(source)),
             x.data_ptr(), scratch.data_ptr(),
         )  # fmt: skip

@@ -14,12 +14,15 @@ from regard.attention._call import unreadable
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x ``(…, d_in)`` times weight ``(d_in, d_out)``, and the bias added."""
-    rows = x.numel() // x.shape[-1]
-    if compiled.multiples(weight.shape[1:]) and compiled.usable(
-        rows * weight.numel(), x, weight, bias
+    (d_in, d_out), width = weight.shape, x.shape[-1]
+    if (
+        width == d_in > 0
+        and (bias is None or bias.shape == (d_out,))
+        and compiled.multiples((d_out,))
+        and compiled.usable(x.numel() * d_out, x, weight, bias)
     ):
-        y = compiled.affine(x.reshape(rows, -1), weight, bias)
-        return y.view(*x.shape[:-1], weight.shape[1])
+        y = compiled.affine(x.reshape(x.numel() // width, width), weight, bias)
+        return y.view(*x.shape[:-1], d_out)
     if bias is None or x.device.type != "cpu":
         return F.linear(x, weight.T, bias)
     # In two steps: in one, torch copies the bias to every row before it multiplies.

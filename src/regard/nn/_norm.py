@@ -12,8 +12,12 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (torch names it so)
         """The input ``(…, width)``, with mean 0 and deviation 1 before weight and bias."""
-        if compiled.multiples(self.normalized_shape) and compiled.usable(
-            4 * input.numel(), input, self.weight, self.bias
+        if (
+            self.normalized_shape == input.shape[-1:]
+            and self.weight is not None
+            and self.bias is not None
+            and compiled.multiples(self.normalized_shape)
+            and compiled.usable(4 * input.numel(), input, self.weight, self.bias)
         ):
             return compiled.layer_norm(input, self.weight, self.bias, self.eps)
         return super().forward(input)

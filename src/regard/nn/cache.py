@@ -31,11 +31,7 @@ class KeyValues:
         else:
             if self._k is None or self._v is None:
                 self._k, self._v = (self._grown(x, self._room) for x in (k, v))
-            if len(k) != len(self._k):
-                raise ShapeError(
-                    f"KeyValues: {len(k)} sequences go on, but {len(self._k)} were read before; "
-                    "pick those that go on by select"
-                )
+            self._check(len(k))
             if length > self._k.shape[2]:
                 self._k, self._v = (self._grown(x, 2 * length) for x in (self._k, self._v))
             self._k[:, :, self.length : length] = k
@@ -53,8 +49,10 @@ class KeyValues:
         if self._k is None or self._v is None:
             room = max(length, self._room)
             self._k, self._v = (like.new_empty(b, heads, room, d) for _ in range(2))
-        elif length > self._k.shape[2]:
-            self._k, self._v = (self._grown(x, 2 * length) for x in (self._k, self._v))
+        else:
+            self._check(b)
+            if length > self._k.shape[2]:
+                self._k, self._v = (self._grown(x, 2 * length) for x in (self._k, self._v))
         self.length = length
         return self._k, self._v
 
@@ -78,6 +76,13 @@ class KeyValues:
                 known.index_copy_(0, to, known.index_select(0, rows))
         if self._k is not None and self._v is not None:
             self._k, self._v = self._k[:stay], self._v[:stay]
+
+    def _check(self, count: int) -> None:
+        if self._k is not None and count != len(self._k):
+            raise ShapeError(
+                f"KeyValues: {count} sequences go on, but {len(self._k)} were read before; "
+                "pick those that go on by select"
+            )
 
     def _grown(self, x: Tensor, length: int) -> Tensor:
         larger = x.new_empty(*x.shape[:2], length, x.shape[3])

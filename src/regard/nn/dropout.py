@@ -1,9 +1,10 @@
 """Dropout at a fraction of the usual cost.
 
 PyTorch draws one number per element, one after the other; in a small Transformer that is an
-eighth of the time of a step. Fifteen random bits per element are enough, so one draw of 64 serves
-four; PyTorch's generator draws only the seed of a faster one; and nothing is compared, since the
-sign of a difference says as much.
+eighth of the time of a step. Here PyTorch's generator draws only a seed, from which compiled code
+tells what is dropped, forwards and again backwards, so that nothing is kept. Where nothing can be
+compiled, a faster generator draws: fifteen random bits per element are enough, so one draw of 64
+serves four; and nothing is compared, since the sign of a difference says as much.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard import compiled
 from regard.errors import OptionError
 
 LEVELS = 2**15
@@ -52,12 +54,16 @@ class Dropout(nn.Module):
 class _Drop(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, onto: Tensor | None, dropped: int) -> Tensor:
+        ctx.added, ctx.dropped = onto is not None, dropped
         ctx.factor = LEVELS / (LEVELS - dropped)
+        ctx.seed = None
+        if compiled.readable(x, onto) and (onto is None or onto.shape == x.shape):
+            ctx.seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
+            return compiled.drop(x, onto, ctx.seed, dropped, LEVELS)
         # Kept where bits ≥ dropped: there the difference is negative, and shifts to -1, else to 0.
         bits = _bits(x).neg_().add_(dropped - 1).bitwise_right_shift_(15)
         kept = bits.to(x.dtype)
         ctx.save_for_backward(kept)
-        ctx.added = onto is not None
         if onto is None:
             return _scaled(x, kept, -ctx.factor)
         return torch.addcmul(onto, x, kept, value=-ctx.factor)
@@ -65,8 +71,11 @@ class _Drop(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        passed = grad if ctx.added else None
+        if ctx.seed is not None:
+            return compiled.drop(grad, None, ctx.seed, ctx.dropped, LEVELS), passed, None
         (kept,) = ctx.saved_tensors
-        return _scaled(grad, kept, -ctx.factor), grad if ctx.added else None, None
+        return _scaled(grad, kept, -ctx.factor), passed, None
 
 
 def _scaled(x: Tensor, y: Tensor, factor: float) -> Tensor:

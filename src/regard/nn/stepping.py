@@ -7,6 +7,8 @@ the arithmetic. Here all that stays the same is prepared once. The numbers are t
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -18,7 +20,7 @@ from regard.attention.operation import computed, watched
 from regard.attention.scores import NAMED
 from regard.compiled import DecoderStep, Weights, multiples, usable
 from regard.nn._norm import LayerNorm
-from regard.nn.blocks import Block
+from regard.nn.blocks import Block, FeedForward
 from regard.nn.cache import BlockCache, Cache
 from regard.nn.multihead import MultiHeadAttention
 from regard.nn.transformer import Decoder
@@ -37,7 +39,7 @@ class Stepper:
         self._short = all(map(_plain, decoder.blocks)) and not hooked and not decoder.training
         self._packed = [block.attention._packed() for block in self._blocks]
         self._compiled = _compiled(self._blocks, self._packed) if self._short else None
-        self._given: Mask | None = None
+        self._given: tuple[Mask | None, int, torch.Size] = (None, 0, torch.Size())
         self._written_out: Mask | None = None
 
     def __call__(
@@ -54,12 +56,14 @@ class Stepper:
             return self._decoder(  # type: ignore[no-any-return]
                 x, memory, mask=mask, memory_mask=memory_mask, cache=cache
             )
+        self._decoder.check(x, memory)
         for hook in module._global_forward_pre_hooks.values():
             hook(self._decoder, (x, memory))  # such as one that looks at the clock
-        if memory_mask is not self._given:
-            self._given, self._written_out = memory_mask, _written_out(memory_mask, x, memory)
+        shapes = (memory_mask, x.shape[0] * x.shape[1] // len(memory), memory.shape)
+        if shapes[0] is not self._given[0] or shapes[1:] != self._given[1:]:
+            self._given, self._written_out = shapes, _written_out(memory_mask, shapes[1], memory)
         if self._compiled is not None and self._compiled.usable(
-            x, cache.blocks[0].own.length, memory.shape[1]
+            x, cache.blocks[0].own.length, memory
         ):
             x = self._at_once(self._compiled, x, memory, mask, cache)
         else:
@@ -85,7 +89,8 @@ class Stepper:
         seen = mask.block(slice(0, n), slice(0, k), n, k, x.device)
         source = None
         if self._written_out is not None:
-            source = self._written_out.block(slice(0, n), slice(0, s), n, s, x.device)
+            q = x.shape[0] * n // len(memory)
+            source = self._written_out.block(slice(0, q), slice(0, s), q, s, x.device)
         return step(x, own, length, read, seen, source)
 
 
@@ -132,12 +137,12 @@ def _attended(
     return layer._combine(computed(call).transpose(1, 2).flatten(2))
 
 
-def _written_out(mask: Mask | None, x: Tensor, memory: Tensor) -> Mask | None:
+def _written_out(mask: Mask | None, queries: int, memory: Tensor) -> Mask | None:
     """The same mask of a memory, so that it need not be worked out for every layer and word."""
     if mask is None:
         return None
-    (_, q, _), k = x.shape, memory.shape[1]
-    return dense(mask.block(slice(0, q), slice(0, k), q, k, x.device))
+    q, k = queries, memory.shape[1]
+    return dense(mask.block(slice(0, q), slice(0, k), q, k, memory.device))
 
 
 def _plain(block: nn.Module) -> bool:
@@ -149,33 +154,52 @@ def _plain(block: nn.Module) -> bool:
 
 
 def _compiled(blocks: list[Block], packed: list[Packed]) -> DecoderStep | None:
-    """The blocks in one piece, if they are of the kind that is compiled."""
-    eps = {layer.eps for block in blocks for layer in _norms(block) if isinstance(layer, LayerNorm)}
-    first = blocks[0] if blocks else None
-    if (
-        first is None
-        or len(eps) != 1
-        or not all(type(layer) is LayerNorm for block in blocks for layer in _norms(block))
-        or any(block.feed_forward.activation != "relu" for block in blocks)
-        or not multiples((first.attention.head_width, first.feed_forward.w_in.shape[1]))
-    ):
+    """The blocks in one piece, if they are of the kind that is compiled, and all alike."""
+    if not blocks or not all(map(_as_compiled, blocks)):
         return None
     weights = [_weights(block, pair) for block, pair in zip(blocks, packed, strict=True)]
+    kinds = {
+        (
+            block.attention.heads,
+            block.attention.kv_heads,
+            block.norm_first,
+            *(layer.eps for layer in _norms(block)),
+            *(None if x is None else x.shape for x in one.tensors()),
+        )
+        for block, one in zip(blocks, weights, strict=True)
+    }
     with torch.no_grad():
-        if not usable(0, *(x for one in weights for x in one.tensors())):
+        if len(kinds) > 1 or not usable(0, *(x for one in weights for x in one.tensors())):
             return None
-    attention = first.attention
-    return DecoderStep(weights, attention.heads, attention.kv_heads, first.norm_first, eps.pop())
+    attention, (norm, *_) = blocks[0].attention, _norms(blocks[0])
+    return DecoderStep(weights, attention.heads, attention.kv_heads, blocks[0].norm_first, norm.eps)
 
 
-def _norms(block: Block) -> list[nn.Module | None]:
+def _as_compiled(block: Block) -> bool:
+    """Whether a block computes what `DecoderStep` computes."""
+    attention, cross, feed_forward = block.attention, block.cross, block.feed_forward
+    norms = _norms(block)
+    return (
+        all(type(layer) is LayerNorm and layer.bias is not None for layer in norms)
+        and len({layer.eps for layer in norms}) == 1
+        and type(feed_forward) is FeedForward
+        and feed_forward.activation == "relu"
+        and cross is not None
+        and (cross.heads, cross.kv_heads) == (attention.heads, attention.kv_heads)
+        and multiples((attention.head_width, feed_forward.w_in.shape[1]))
+        and not any("forward" in vars(one) for one in block.modules())
+    )
+
+
+def _norms(block: Block) -> list[Any]:
+    """The three norms, whatever they are."""
     return [block.attention_norm, block.cross_norm, block.feed_forward_norm]
 
 
 def _weights(block: Block, packed: Packed) -> Weights:
     attention, cross, feed_forward = block.attention, block.cross, block.feed_forward
     assert cross is not None
-    norms = [(layer.weight, layer.bias) for layer in _norms(block) if isinstance(layer, LayerNorm)]
+    norms = [(layer.weight, layer.bias) for layer in _norms(block)]
     return Weights(
         attention_norm=norms[0],
         projections=packed,

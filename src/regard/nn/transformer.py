@@ -86,6 +86,16 @@ class Decoder(nn.Module):
         Padding at the end of x needs no mask: no word before it sees it. x may hold several
         sequences for each sentence of the memory, one after the other.
         """
+        self.check(x, memory)
+        for i, block in enumerate(self.blocks):
+            kept = None if cache is None else cache.blocks[i]
+            x = block(x, memory, mask=mask, memory_mask=memory_mask, cache=kept)
+        if cache is not None:
+            cache.length += x.shape[1]
+        return self.norm(x)  # type: ignore[no-any-return]
+
+    def check(self, x: Tensor, memory: Tensor | None) -> None:
+        """Raise if these are not what `forward` takes."""
         _check_vectors("Decoder", x, self.width)
         if self.cross and memory is None:
             raise ShapeError("Decoder: memory is missing; pass what the encoder returned")
@@ -104,12 +114,6 @@ class Decoder(nn.Module):
                 f"Decoder: memory has shape {shape(memory)} beside x {shape(x)}; expected "
                 "(b,s,width), where the sequences of x are b or a multiple of it"
             )
-        for i, block in enumerate(self.blocks):
-            kept = None if cache is None else cache.blocks[i]
-            x = block(x, memory, mask=mask, memory_mask=memory_mask, cache=kept)
-        if cache is not None:
-            cache.length += x.shape[1]
-        return self.norm(x)  # type: ignore[no-any-return]
 
 
 @runtime_checkable

@@ -4,8 +4,8 @@ Queries are taken a block at a time, each with the spans of keys that the mask l
 span is attention of its own, with its own softmax and log-sum-exp; two of them are merged by
 weighing each with its share of the joint log-sum-exp (the online softmax of Milakov & Gimelshein
 2018, as in Rabe & Staats 2021 and Dao et al. 2022). Backwards, the weights are computed again from
-the log-sum-exp. What fits into a single block is for `_one_block.py`, and a few queries for
-`_few_queries.py`.
+the log-sum-exp. What fits into a single block is for `_one_block.py`; where there is compiled code
+for it, a few queries are for `_few_queries.py`, and short texts for `_short_texts.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from regard.attention import _few_queries, _short_texts
 from regard.attention._call import Call, Span, unreadable, weighted_sum
-from regard.attention._few_queries import few_queries, possible
 from regard.attention._one_block import in_turn, one_block
 
 ONE_BLOCK = 2**22
@@ -42,8 +42,10 @@ def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor |
         nothing = call.v.new_full((b, h, q), -torch.inf, dtype=call.work)
         zero = sum(x[:, :, :0].sum() for x in (call.q, call.k, call.v))  # keeps the graph
         return call.v.new_zeros(b, h, q, call.v.shape[-1]) + zero, nothing
-    if possible(call):
-        return few_queries(call, logsumexp)
+    if _few_queries.possible(call):
+        return _few_queries.few_queries(call, logsumexp)
+    if _short_texts.possible(call):
+        return _short_texts.short_texts(call)
     thrift = 1 if call.factor is not None else PAIRWISE
     if unreadable(call.q, call.k, call.v):
         return one_block(call, logsumexp)

@@ -1,0 +1,62 @@
+"""Attention of short texts, with its gradient: in compiled code, if it can be.
+
+A sentence of 20 words has 400 scores in each head: they fit beside its queries, keys and values
+into the memory next to a core, and torch's operations would carry them away and back five times.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard import compiled
+from regard.attention._call import Call, unreadable
+
+SHORT = 128
+"""So many words are a short text."""
+
+
+def possible(call: Call) -> bool:
+    """Whether it can be done, and pays."""
+    b, _, q, k = call.sizes
+    return (
+        0 < q <= SHORT
+        and 0 < k <= SHORT
+        and b > 0
+        and call.factor is not None
+        and call.bias is None
+        and not call.dropout
+        and (call.mask is None or not unreadable(*call.mask.held()))
+        and compiled.multiples((call.q.shape[3], call.v.shape[3]))
+        and compiled.readable(call.q, call.k, call.v)
+    )
+
+
+def short_texts(call: Call) -> tuple[Tensor, Tensor]:
+    """Output and row log-sum-exp."""
+    assert call.factor is not None
+    mask = call.mask_block(*call.whole())
+    if call.needs_grad:
+        return _Attention.apply(call.factor, mask, call.q, call.k, call.v)  # type: ignore[no-untyped-call,no-any-return]
+    return compiled.attend_short(call.q, call.k, call.v, call.factor, mask)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, factor: float, mask: Tensor | None, q: Tensor, k: Tensor, v: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        output, sums = compiled.attend_short(q, k, v, factor, mask)
+        ctx.factor = factor
+        ctx.save_for_backward(q, k, v, mask, output, sums)
+        ctx.mark_non_differentiable(sums)
+        return output, sums
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, mask, output, sums = ctx.saved_tensors
+        grads = compiled.attend_short_backwards(q, k, v, ctx.factor, mask, output, sums, grad)
+        return None, None, *grads

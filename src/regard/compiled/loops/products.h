@@ -1,0 +1,113 @@
+/* Products of matrices that are near: rows of numbers times rows of numbers. */
+
+/* What follows on a product: a bias, rectification, and all of it added to something, if given. */
+struct Then {
+    const float *bias;
+    bool relu;
+    const float *onto;
+};
+
+/* A matrix whose rows are `row` numbers apart. */
+template <typename Number> struct Matrix {
+    Number *start;
+    int64_t row;
+};
+
+/* ROWS rows of x (…, depth) times WIDE vectors of columns of w (depth, …). */
+template <int ROWS, int WIDE>
+static inline __attribute__((always_inline)) void tile(
+    Matrix<const float> x, int64_t depth, Matrix<const float> w, const Then &then, Matrix<float> y)
+{
+    Vector sums[ROWS][WIDE];
+#pragma GCC unroll 12
+    for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+        for (int c = 0; c < WIDE; c++)
+            sums[r][c] = all(0.0f);
+    for (int64_t k = 0; k < depth; k++) {
+        Vector columns[WIDE];
+#pragma GCC unroll 2
+        for (int c = 0; c < WIDE; c++)
+            columns[c] = load(w.start + k * w.row + c * LANES);
+#pragma GCC unroll 12
+        for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+            for (int c = 0; c < WIDE; c++)
+                sums[r][c] += x.start[r * x.row + k] * columns[c];
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < ROWS; r++)
+#pragma GCC unroll 2
+        for (int c = 0; c < WIDE; c++) {
+            Vector z = sums[r][c];
+            if (then.bias)
+                z += load(then.bias + c * LANES);
+            if (then.relu)
+                z = z < 0.0f ? all(0.0f) : z; /* NaN stays NaN */
+            if (then.onto)
+                z += load(then.onto + r * y.row + c * LANES);
+            store(y.start + r * y.row + c * LANES, z);
+        }
+}
+
+/* All rows of x times WIDE vectors of columns of w. */
+template <int WIDE>
+static inline void multiply_by_columns(
+    Matrix<const float> x, int64_t rows, int64_t depth, Matrix<const float> w, Then then,
+    Matrix<float> y)
+{
+#define TILES(ROWS)                                                                          \
+    for (; rows >= ROWS; rows -= ROWS, x.start += ROWS * x.row, y.start += ROWS * y.row) {   \
+        tile<ROWS, WIDE>(x, depth, w, then, y);                                              \
+        then.onto = then.onto ? then.onto + ROWS * y.row : then.onto;                        \
+    }
+    TILES(12)
+    TILES(4)
+    TILES(1)
+}
+
+/* x (rows, depth) times w (depth, columns), and what follows on it, into y (rows, columns), of which
+ * `onto` has the shape; columns are a multiple of 16. Each number is the sum in the order of depth,
+ * whatever the other rows. `panel`, if given, has room for depth * 32: there columns of w are put
+ * side by side first, which pays if they are far apart and read often.
+ */
+static void multiply(
+    Matrix<const float> x, int64_t rows, int64_t depth, Matrix<const float> w, int64_t columns,
+    const Then &then, Matrix<float> y, float *panel)
+{
+    for (int64_t j = 0; j < columns; j += 2 * LANES) {
+        int wide = j + LANES < columns ? 2 : 1;
+        Then here = {then.bias ? then.bias + j : NULL, then.relu, then.onto ? then.onto + j : NULL};
+        Matrix<const float> part = {w.start + j, w.row};
+        if (panel && rows > 24) {
+            for (int64_t k = 0; k < depth; k++)
+                for (int c = 0; c < wide; c++)
+                    store(panel + (k * wide + c) * LANES, load(part.start + k * w.row + c * LANES));
+            part = {panel, wide * LANES};
+        }
+        if (wide == 2)
+            multiply_by_columns<2>(x, rows, depth, part, here, {y.start + j, y.row});
+        else
+            multiply_by_columns<1>(x, rows, depth, part, here, {y.start + j, y.row});
+    }
+}
+
+/* x (rows, d) times w (d, n), and what follows on it, into y (rows, n), all in one piece. false if
+ * there was no memory.
+ */
+static bool multiply_whole(
+    const float *x, int64_t rows, int64_t d, const float *w, int64_t n, const Then &then, float *y)
+{
+    float *panel = (float *)malloc(d * 2 * LANES * sizeof *panel);
+    if (!panel)
+        return false;
+    multiply({x, d}, rows, d, {w, n}, n, then, {y, n}, panel);
+    free(panel);
+    return true;
+}
+
+extern "C" int affine(
+    int64_t rows, int64_t d, int64_t n, const float *x, const float *w, const float *bias, float *y)
+{
+    return multiply_whole(x, rows, d, w, n, {bias, false, NULL}, y) ? 0 : 1;
+}
