@@ -4,38 +4,77 @@
 struct Near {
     int64_t m, n;
     float *memory, *keys, *values, *weights, *turned, *slopes, *slopes_turned;
+    uint8_t *seen;        /* the mask of a text and head, row by row, with zeros up to whole vectors */
+    int64_t seen_apart;   /* 0 if all rows are the same */
+    const uint8_t *known; /* what was copied last */
 
     Near(const Sizes &size)
     {
         m = (size.m + LANES - 1) / LANES * LANES, n = (size.n + LANES - 1) / LANES * LANES;
         int64_t block = m * n;
-        memory = (float *)malloc((m * (size.d + size.e) + 4 * block) * sizeof *memory);
+        memory = (float *)malloc((m * (size.d + size.e) + 4 * block) * sizeof *memory + block);
         keys = memory, values = keys + m * size.d, weights = values + m * size.e;
         turned = weights + block, slopes = turned + block, slopes_turned = slopes + block;
+        seen = (uint8_t *)(slopes_turned + block);
+        seen_apart = 0, known = NULL;
+        if (memory) {
+            memset(seen, 0, block);
+            memset(seen, 1, size.m);
+        }
     }
     ~Near() { free(memory); }
+
+    void copy(const Rows<const uint8_t> &mask, const Sizes &size, int64_t b, int64_t h)
+    {
+        if (!mask.start || mask.at(b, h, 0) == known)
+            return;
+        known = mask.at(b, h, 0), seen_apart = mask.row ? m : 0;
+        for (int64_t i = 0; i < (mask.row ? size.n : 1); i++)
+            memcpy(seen + i * m, mask.at(b, h, i), size.m);
+    }
 };
 
-/* Rows turned into columns (d, apart), with zeros up to whole vectors. */
-static void turn(Matrix<const float> x, int64_t rows, int64_t d, float *y, int64_t apart)
+/* Sixteen rows turned into columns: four times, those of the two halves are put in turn. */
+static inline void turn(Vector rows[LANES])
 {
-    for (int64_t i = 0; i < d; i++) {
-        for (int64_t j = 0; j < rows; j++)
-            y[i * apart + j] = x.start[j * x.row + i];
-        for (int64_t j = rows; j < apart; j++)
-            y[i * apart + j] = 0.0f;
+    Vector mixed[LANES];
+#pragma GCC unroll 4
+    for (int stage = 0; stage < 4; stage++) {
+#pragma GCC unroll 8
+        for (int i = 0; i < LANES / 2; i++) {
+            Vector x = rows[i], y = rows[i + LANES / 2];
+            mixed[2 * i] = __builtin_shufflevector(
+                x, y, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            mixed[2 * i + 1] = __builtin_shufflevector(
+                x, y, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+        }
+        memcpy(rows, mixed, sizeof mixed);
     }
 }
 
-/* Scores with -inf wherever there is nothing to see, or no key at all. */
-static void hide(float *scores, int64_t m, int64_t whole, float factor, const uint8_t *seen)
+/* x (rows, d) turned into y (d, apart), with zeros up to whole vectors; d is a multiple of 16. */
+static void turn(Matrix<const float> x, int64_t rows, int64_t d, float *y, int64_t apart)
 {
-    for (int64_t j = 0; j < m; j++)
-        scores[j] = !seen || seen[j] ? factor * scores[j] : -INFINITY;
-    for (int64_t j = m; j < whole; j++)
-        scores[j] = -INFINITY;
+    for (int64_t i = 0; i < d; i += LANES)
+        for (int64_t j = 0; j < rows; j += LANES) {
+            Vector part[LANES];
+            for (int64_t r = 0; r < LANES; r++)
+                part[r] = j + r < rows ? load(x.start + (j + r) * x.row + i) : all(0.0f);
+            turn(part);
+            for (int64_t r = 0; r < LANES; r++)
+                store(y + (i + r) * apart + j, part[r]);
+        }
 }
 
+/* Scores times the factor, -inf wherever there is nothing to see. */
+static inline Vector shown(const float *scores, float factor, const uint8_t *seen)
+{
+    typedef uint8_t Bytes __attribute__((vector_size(LANES)));
+    Bytes bytes;
+    memcpy(&bytes, seen, LANES);
+    Integers where = __builtin_convertvector(bytes, Integers);
+    return where != 0 ? factor * load(scores) : all(-INFINITY);
+}
 
 /* d and e are multiples of 16. The mask is a byte for each key, 0 for hidden, or NULL. sums become the
  * log-sum-exp of the rows (b, h, n). 0, or 1 if there was no memory.
@@ -59,14 +98,18 @@ extern "C" int attend_short(
             turn({k->at(b, group, 0), k->row}, size.m, size.d, near.keys, m);
             for (int64_t h = group * size.h / size.groups;
                  h < (group + 1) * size.h / size.groups; h++) {
+                near.copy(*mask, size, b, h);
                 multiply({q->at(b, h, 0), q->row}, size.n, size.d, {near.keys, m}, m, {},
                          {near.weights, m}, NULL);
                 for (int64_t i = 0; i < size.n; i++) {
                     float *row = near.weights + i * m;
-                    hide(row, size.m, m, factor, mask->start ? mask->at(b, h, i) : NULL);
-                    Vector highest = load(row), exps = all(0.0f);
-                    for (int64_t j = LANES; j < m; j += LANES)
-                        highest = larger(load(row + j), highest);
+                    const uint8_t *seen = near.seen + i * near.seen_apart;
+                    Vector highest = all(-INFINITY), exps = all(0.0f);
+                    for (int64_t j = 0; j < m; j += LANES) {
+                        Vector scores = shown(row + j, factor, seen + j);
+                        store(row + j, scores);
+                        highest = larger(scores, highest);
+                    }
                     float most = largest(highest);
                     float least = most == -INFINITY ? 0.0f : most;
                     for (int64_t j = 0; j < m; j += LANES) {
@@ -117,25 +160,26 @@ extern "C" int attend_short_backwards(
             for (int64_t h = first; h < (group + 1) * size.h / size.groups; h++) {
                 Matrix<const float> queries = {q->at(b, h, 0), q->row};
                 Matrix<const float> above = {grad->at(b, h, 0), grad->row};
+                near.copy(*mask, size, b, h);
                 multiply(queries, size.n, size.d, {near.keys, m}, m, {}, {near.weights, m}, NULL);
                 multiply(above, size.n, size.e, {near.values, m}, m, {}, {near.slopes, m}, NULL);
                 for (int64_t i = 0; i < size.n; i++) {
                     float *row = near.weights + i * m, *slope = near.slopes + i * m;
-                    hide(row, size.m, m, factor, mask->start ? mask->at(b, h, i) : NULL);
+                    const uint8_t *seen = near.seen + i * near.seen_apart;
                     float total = sums[(b * size.h + h) * size.n + i];
                     float known = total == -INFINITY ? 0.0f : total;
                     Vector product = all(0.0f);
                     for (int64_t j = 0; j < size.e; j += LANES)
-                        product += load(output->at(b, h, i) + j) * load(above.start + i * above.row + j);
+                        product += load(output->at(b, h, i) + j) * load(grad->at(b, h, i) + j);
                     float mean = sum(product);
                     for (int64_t j = 0; j < m; j += LANES) {
-                        Vector weight = exponential(load(row + j) - known);
+                        Vector weight = exponential(shown(row + j, factor, seen + j) - known);
                         store(row + j, weight);
                         store(slope + j, weight * (load(slope + j) - mean) * factor);
                     }
                 }
-                turn({near.weights, m}, size.n, size.m, near.turned, n);
-                turn({near.slopes, m}, size.n, size.m, near.slopes_turned, n);
+                turn({near.weights, m}, size.n, m, near.turned, n);
+                turn({near.slopes, m}, size.n, m, near.slopes_turned, n);
                 Matrix<float> of_k = {dk->at(b, group, 0), dk->row};
                 Matrix<float> of_v = {dv->at(b, group, 0), dv->row};
                 multiply({near.slopes, m}, size.n, size.m, keys, size.d, {},
