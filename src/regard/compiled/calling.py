@@ -151,13 +151,34 @@ def attend_short_backwards(
 ) -> tuple[Float[Tensor, "b h q d"], Float[Tensor, "b g k d"], Float[Tensor, "b g k e"]]:
     """The gradients of q, k and v, given that of the output of `attend_short`."""
     q, k, v, grad = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v, grad))
-    made = [x.new_empty(x.transpose(1, 2).shape).transpose(1, 2) for x in (q, k, v)]
+    made = _side_by_side(q, k, v)
     (b, h, n, _), m = q.shape, k.shape[2]
     seen = None if mask is None else as_bytes(mask, b, h, n, m)
     places = _places(q, k, v, seen, output)
     call, threads = _loops().attend_short_backwards, torch.get_num_threads()
     _check(call(threads, _sizes(q, v), factor, *places, _start(sums), *_places(grad, *made)))
     return made[0], made[1], made[2]
+
+
+def _side_by_side(*tensors: Float[Tensor, "b _ _ _"]) -> list[Float[Tensor, "b _ _ _"]]:
+    """Memory for as many tensors, of which all heads of a word lie in one row if those given do.
+
+    Then whoever took the given ones out of one product has the gradient of that in one piece.
+    """
+    first, counts = tensors[0], [x.shape[1] for x in tensors]
+    b, _, n, d = first.shape
+    starts = [d * sum(counts[:i]) for i in range(len(tensors))]
+    strides = (n * d * sum(counts), d, d * sum(counts), 1)
+    if all(
+        x.shape[2:] == (n, d)
+        and x.stride() == strides
+        and x.data_ptr() == first.data_ptr() + start * x.element_size()
+        for x, start in zip(tensors, starts, strict=True)
+    ):
+        whole = first.new_empty(b, n, d * sum(counts))
+        shapes = zip(counts, starts, strict=True)
+        return [whole.as_strided((b, h, n, d), strides, start) for h, start in shapes]
+    return [x.new_empty(x.transpose(1, 2).shape).transpose(1, 2) for x in tensors]
 
 
 def drop(
