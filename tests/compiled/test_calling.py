@@ -176,12 +176,13 @@ def test_attention_of_short_texts_and_its_gradient(
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads)
-        found = with_gradients(lambda *x: attend(*x, mask=mask), given, above)
-        with torch.no_grad():
-            seen = look(*given, mask=mask)
+        found = with_gradients(lambda *x: attend(*x, mask=mask, kernel="blocked"), given, above)
+        seen = look(*(x.requires_grad_() for x in given), mask=mask, kernel="blocked")
     finally:
         torch.set_num_threads(before)
     assert torch.equal(seen.output, found[0])
+    apart = [x.detach().transpose(1, 2).contiguous().transpose(1, 2) for x in given]
+    assert torch.equal(compiled.attend_short(*apart, d**-0.5, mask)[0], found[0])
     for one, other in zip(found, wanted, strict=True):
         # Sums over n rows of products of e numbers, which may cancel out.
         assert error(one, other) <= 3e-7 * (float(other.abs().max()) + (e * n) ** 0.5)
@@ -192,17 +193,18 @@ def test_attention_of_short_texts_and_its_gradient(
 
 def test_short_texts_take_this_way() -> None:
     for n, name in ((48, "_AttentionBackward"), (49, "")):
-        x = drawn(2, 2, n, 16).requires_grad_()
+        x = drawn(4, 2, n, 16).requires_grad_()
         assert type(attend(x, x, x).grad_fn).__name__.startswith(name)
         assert which(x, x, x).endswith("compiled code") is (n == 48)
 
 
 def test_texts_do_not_depend_on_each_other() -> None:
     q, k, v = drawn(3, 2, 21, 32), drawn(3, 2, 21, 32, seed=1), drawn(3, 2, 21, 32, seed=2)
-    whole = attend(q, k, v, mask=causal)
+    mask = torch.ones(21, 21, dtype=torch.bool).tril()
+    whole, _ = compiled.attend_short(q, k, v, 0.1, mask)
     for i in range(3):
-        assert torch.equal(attend(q[i], k[i], v[i], mask=causal), whole[i])
-        assert torch.equal(attend(q[i, 0], k[i, 0], v[i, 0], mask=causal), whole[i, 0])
+        one, _ = compiled.attend_short(q[i : i + 1], k[i : i + 1], v[i : i + 1], 0.1, mask)
+        assert torch.equal(one[0], whole[i])
 
 
 # ── dropout ───────────────────────────────────────────────────────────────────────────────────

@@ -79,6 +79,14 @@ class Call:
             or not isinstance(self.score, DotScore)
         )
 
+    @property
+    def in_one_piece(self) -> bool:
+        """Whether batch and heads of q, k and v can be taken as one axis, without a copy."""
+        return all(
+            x.stride(-1) == 1 and (len(x) == 1 or x.stride(0) == x.shape[1] * x.stride(1))
+            for x in (self.q, self.k, self.v)
+        )
+
     def reduced(self) -> Call:
         """The call with its score written as factor · q·k, if it reduces to that at all."""
         if self.factor is not None or not isinstance(self.score, DotScore):

@@ -19,7 +19,7 @@ def possible(call: Call) -> bool:
     return (
         0 < q <= compiled.QUERIES
         and b > 0
-        and k > 0
+        and 0 < k <= compiled.KEYS
         and call.factor is not None
         and call.bias is None
         and not call.dropout

@@ -15,7 +15,8 @@ from regard import compiled
 from regard.attention._call import Call, unreadable
 
 SHORT = 48
-"""So many words are a short text; from 64 on, the fused operation is as fast."""
+"""So many words are a short text; from 64 on, the fused operation is as fast. And what is in one
+piece, and needs no gradient, is as fast as plain matrix products."""
 
 
 def possible(call: Call) -> bool:
@@ -28,6 +29,7 @@ def possible(call: Call) -> bool:
         and call.factor is not None
         and call.bias is None
         and not call.dropout
+        and (call.needs_grad or not call.in_one_piece)
         and (call.mask is None or not unreadable(*call.mask.held()))
         and compiled.multiples((call.q.shape[3], call.v.shape[3]))
         and compiled.readable(call.q, call.k, call.v)

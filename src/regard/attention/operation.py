@@ -205,17 +205,12 @@ def _choose(call: Call) -> tuple[str, str]:
         return "blocked", "torch.func transforms plain operations best"
     if _few_queries.possible(call):
         return "blocked", "a few queries are fastest in compiled code"
-    if _short_texts.possible(call):
-        return "blocked", f"texts of {k} words are fastest in compiled code"
     if b * h * q * k < FEW:
         return "fused", "so little work that what starts soonest wins"
-    whole = not call.needs_grad and all(map(_in_one_piece, (call.q, call.k, call.v)))
+    if _short_texts.possible(call):
+        return "blocked", f"texts of {k} words are fastest in compiled code"
+    whole = not call.needs_grad and call.in_one_piece
     step = q <= STEP and b * h >= MANY
     if k <= SHORT and (whole or step or k % LANES >= LANES // 4):
         return "blocked", f"batches of {k} keys are fastest as plain matrix products"
     return "fused", f"the fastest for {k} keys"
-
-
-def _in_one_piece(x: Float[Tensor, "b h n d"]) -> bool:
-    """Whether batch and heads can be taken as one axis, without a copy."""
-    return x.stride(-1) == 1 and (len(x) == 1 or x.stride(0) == x.shape[1] * x.stride(1))

@@ -5,6 +5,7 @@ called for some tensors, and the other functions take tensors.
 """
 
 from regard.compiled.calling import (
+    KEYS,
     QUERIES,
     affine,
     attend_few,
@@ -20,6 +21,7 @@ from regard.compiled.calling import (
 from regard.compiled.decoding import DecoderStep, Weights
 
 __all__ = [
+    "KEYS",
     "QUERIES",
     "DecoderStep",
     "Weights",

@@ -15,8 +15,8 @@ from regard.compiled.building import library
 
 LANES = 16
 """The length of what is computed at once: rows are a multiple of it."""
-QUERIES = 16
-"""So many queries are few."""
+QUERIES, KEYS = 16, 512
+"""So many queries are few, of so many keys."""
 ALONE = 2**22
 """More products of two numbers than this are better shared out, if there are threads for it."""
 
@@ -55,21 +55,19 @@ def readable(*tensors: Tensor | None) -> bool:
     for it would not see it.
     """
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    for x in tensors:
+        if x is not None and (
+            (type(x) is not Tensor and type(x) is not nn.Parameter)
+            or x.dtype is not torch.float32
+            or x.layout is not torch.strided
+            or not x.is_cpu
+            or x.is_neg()
+            or x._is_zerotensor()
+            or wrapped(x)
+        ):
+            return False
     return (
-        all(
-            x is None
-            or (
-                (type(x) is Tensor or type(x) is nn.Parameter)
-                and x.dtype == torch.float32
-                and x.device.type == "cpu"
-                and x.layout is torch.strided
-                and not x.is_neg()
-                and not x._is_zerotensor()
-                and not wrapped(x)
-            )
-            for x in tensors
-        )
-        and torch._C._len_torch_dispatch_stack() == 0
+        torch._C._len_torch_dispatch_stack() == 0
         and forward_ad._current_level < 0
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.compiled.building import library
-from regard.compiled.calling import QUERIES, Rows, as_bytes, usable
+from regard.compiled.calling import KEYS, QUERIES, Rows, as_bytes, usable
 
 Pair = tuple[Tensor, Tensor | None]
 """A weight and a bias."""
@@ -92,6 +92,7 @@ class DecoderStep:
         most = max(self._packed, self._inner, 2 * (length + n), 2 * s)
         return (
             max(n, b * n // m) <= QUERIES
+            and max(length + n, s) <= KEYS
             and not torch.is_grad_enabled()
             and usable(b * n * self._width * most, x)
         )
