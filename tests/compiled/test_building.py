@@ -9,16 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from regard.compiled import building
 from regard.compiled.building import library
 
-ASK = "from regard.compiled.building import library; print(library() is not None)"
+# The file alone, which needs nothing else of regard.
+ASK = "import runpy, sys; print(runpy.run_path(sys.argv[1])['library']() is not None)"
 needs_compiler = pytest.mark.skipif(library() is None, reason="nothing is compiled here")
 
 
 def has_loops(**environment: str) -> bool:
     """Whether a new process, in this environment, has compiled loops."""
     done = subprocess.run(
-        [sys.executable, "-c", ASK],
+        [sys.executable, "-c", ASK, building.__file__],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -79,18 +81,16 @@ def test_what_others_could_have_changed_is_not_loaded(tmp_path: Path) -> None:
 @needs_compiler
 def test_a_process_may_fork_while_another_thread_builds() -> None:
     code = """
-import os, threading
-from regard.compiled.building import _Known, library
-_Known.lock.acquire()
+import os, runpy, sys
+building = runpy.run_path(sys.argv[1])
+building["_Known"].lock.acquire()
 child = os.fork()
 if child == 0:
-    os._exit(0 if library() is not None else 1)
-_Known.lock.release()
+    os._exit(0 if building["library"]() is not None else 1)
 print(os.waitpid(child, 0)[1] == 0)
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=200
-    )
+    command = [sys.executable, "-c", code, building.__file__]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
     assert done.stdout == "True\n", done.stderr
 
 
