@@ -19,9 +19,10 @@ needs_compiler = pytest.mark.skipif(library() is None, reason="nothing is compil
 
 def has_loops(**environment: str) -> bool:
     """Whether a new process, in this environment, has compiled loops."""
+    here = {name: value for name, value in os.environ.items() if name != "REGARD_COMPILED"}
     done = subprocess.run(
         [sys.executable, "-c", ASK, building.__file__],
-        env={**os.environ, **environment},
+        env={**here, **environment},
         capture_output=True,
         text=True,
         check=True,
