@@ -1,20 +1,23 @@
 """`attend` and `look` beside what torch offers: ``python benchmarks/operation.py [part …]``.
 
-Parts: shapes, window, look, memory, flex. Every ratio has both sides in the same run.
+Parts: shapes, layers, window, look, memory, flex. Every ratio has both sides in the same run.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from timing import machine, peak_bytes, side_by_side
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from regard import attend, causal, look, padding, window
-from regard.attention import which
+from regard.attention import Mask, which
 
 
 @dataclass
@@ -57,28 +60,65 @@ CASES = [
 ]
 
 
+def masks(case: Case) -> tuple[Mask | None, torch.Tensor | None, bool]:
+    """The mask of a case for regard; for torch as a tensor, and whether it is its ``is_causal``."""
+    mask: Mask | None = causal if case.causal else None
+    if not case.padded:
+        return mask, None, case.causal
+    lengths = torch.linspace(case.n * 0.6, case.n, case.b).long()
+    mask = padding(lengths) if mask is None else mask & padding(lengths)
+    dense = padding(lengths).tensor(1, case.n)
+    return mask, dense & causal.tensor(case.n) if case.causal else dense, False
+
+
 def shapes() -> None:
     """`attend` against `scaled_dot_product_attention` on 20 shapes."""
     print("\n| shape | torch, ms | regard, ms | times as fast | kernel |\n|---|---|---|---|---|")
     for case in CASES:
         q, k, v = (torch.randn(case.b, case.h, case.n, case.d) for _ in range(3))
-        mask = causal if case.causal else None
-        dense = None
-        if case.padded:
-            lengths = torch.linspace(case.n * 0.6, case.n, case.b).long()
-            mask = padding(lengths) if mask is None else mask & padding(lengths)
-            dense = padding(lengths).tensor(1, case.n)
-            if case.causal:
-                dense = dense & causal.tensor(case.n)
-        plain_causal = case.causal and not case.padded
+        mask, dense, is_causal = masks(case)
         theirs, ours = side_by_side(
             [
-                lambda: sdpa(q, k, v, attn_mask=dense, is_causal=plain_causal),  # noqa: B023
+                lambda: sdpa(q, k, v, attn_mask=dense, is_causal=is_causal),  # noqa: B023
                 lambda: attend(q, k, v, mask=mask),  # noqa: B023
             ]
         )
         name = which(q, k, v, mask=mask).split(":")[0]
         print(f"| {case} | {theirs * 1e3:.3f} | {ours * 1e3:.3f} | {theirs / ours:.2f} | {name} |")
+
+
+def layers() -> None:
+    """The short shapes as a layer has them: all heads of a word in one row of a product."""
+    print(
+        "\n| shape | torch, ms | regard, ms | times as fast | torch, both ways | "
+        "regard, both ways | times as fast |\n|---|---|---|---|---|---|---|"
+    )
+    for case in CASES:
+        if case.n > 64:
+            continue
+        mask, dense, is_causal = masks(case)
+        made = torch.randn(case.b, case.n, 3, case.h, case.d)
+        above = torch.randn(case.b, case.n, case.h, case.d).transpose(1, 2)
+        plain = [x.transpose(1, 2) for x in made.unbind(2)]
+        leaf = made.clone().requires_grad_()
+
+        def theirs(q: Any, k: Any, v: Any) -> torch.Tensor:
+            return sdpa(q, k, v, attn_mask=dense, is_causal=is_causal)  # noqa: B023
+
+        def ours(q: Any, k: Any, v: Any) -> torch.Tensor:
+            return attend(q, k, v, mask=mask)  # noqa: B023
+
+        def both_ways(run: Callable[..., torch.Tensor]) -> None:
+            q, k, v = (x.transpose(1, 2) for x in leaf.unbind(2))  # noqa: B023
+            torch.autograd.grad(run(q, k, v), (q, k, v), above)  # noqa: B023
+
+        forwards = side_by_side([partial(theirs, *plain), partial(ours, *plain)])
+        both = side_by_side([partial(both_ways, theirs), partial(both_ways, ours)])
+        print(
+            f"| {case} | {forwards[0] * 1e3:.3f} | {forwards[1] * 1e3:.3f} | "
+            f"{forwards[0] / forwards[1]:.2f} | {both[0] * 1e3:.3f} | {both[1] * 1e3:.3f} | "
+            f"{both[0] / both[1]:.2f} |"
+        )
 
 
 def windowed() -> None:
@@ -194,7 +234,14 @@ def flex() -> None:
     print(f"|---|---|---|---|\n| forwards | {theirs:.4f} | {ours:.4f} | {theirs / ours:.2f} |")
 
 
-PARTS = {"shapes": shapes, "window": windowed, "look": looking, "memory": memory, "flex": flex}
+PARTS = {
+    "shapes": shapes,
+    "layers": layers,
+    "window": windowed,
+    "look": looking,
+    "memory": memory,
+    "flex": flex,
+}
 
 if __name__ == "__main__":
     torch.manual_seed(0)

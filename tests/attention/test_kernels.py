@@ -507,6 +507,25 @@ def test_fused_refuses_a_bias_it_would_have_to_write_out(bias: ALiBi | RelativeB
 # Scores
 
 
+def with_rounded_sums(
+    given: list[Tensor], score: Score, learned: list[nn.Parameter], upstream: Tensor
+) -> list[Tensor]:
+    """Output and gradients, exact but for the log-sum-exp, which is float32 arithmetic.
+
+    torch's operation computes its gradients from that: its last place is a common factor of all the
+    weights in a row.
+    """
+    q, k, v = leaves(*(x.double() for x in given))
+    keys, values = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    scores, above = score(q, keys), upstream.double()
+    output = torch.softmax(scores, -1) @ values
+    with torch.no_grad():
+        weights = (scores - scores.float().logsumexp(-1, keepdim=True)).exp()
+        slopes = weights * (above @ values.mT - (above * output).sum(-1, keepdim=True))
+    parts = torch.autograd.grad([scores, values], [q, k, v, *learned], [slopes, weights.mT @ above])
+    return [output.detach(), *parts]
+
+
 def check_score(
     regime: str, given: list[Tensor], score: str | Score, simple: Score | None = None
 ) -> None:
@@ -525,6 +544,10 @@ def check_score(
 
     exact = run(lambda *x: plain(*x, score=precise), torch.float64, precisely)
     plainly = run(lambda *x: plain(*x, score=simple or call), torch.float32, learned)
+    if regime == "fused":
+        rounded = with_rounded_sums(given, precise, precisely, upstream)
+        changes = [x - y for x, y in zip(rounded, exact, strict=True)]
+        plainly = [(x + y).float() for x, y in zip(plainly, changes, strict=True)]
     with ready(regime) as kernel:
         got = run(lambda *x: attend(*x, score=score, kernel=kernel), torch.float32, learned)
     within_budget(got, exact, plainly)
