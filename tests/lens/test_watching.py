@@ -464,6 +464,15 @@ def test_a_change_in_place_after_asking_is_noticed(x: Tensor) -> None:
         look.weights()
 
 
+def test_asking_under_autocast_changes_nothing(x: Tensor) -> None:
+    model = Attention()
+    seen = unchanged(model, x)
+    with torch.autocast("cpu", torch.bfloat16):
+        weights = seen[""].weights()
+    assert weights.dtype == torch.float32
+    assert torch.equal(weights, unchanged(model, x)[""].weights())
+
+
 def test_a_mask_changed_in_place_is_noticed(x: Tensor) -> None:
     mask = torch.ones(N, N, dtype=torch.bool)
     with watch(model := Attention()) as seen:

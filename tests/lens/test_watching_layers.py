@@ -229,3 +229,40 @@ def test_the_last_watch_may_end_while_a_module_of_torch_runs(x: Tensor) -> None:
     watching[0].__enter__()
     nn.TripletMarginWithDistanceLoss(distance_function=distance)(x, x, x + 1)
     assert torch._C._len_torch_function_stack() == 0
+
+
+class Fragile(Layer):
+    """Fails when it is told to."""
+
+    def forward(self, x: Tensor, fails: bool = False) -> Tensor:  # type: ignore[override]
+        x = super().forward(x)
+        if fails and x.isfinite().all():
+            raise ValueError("as told")
+        return x
+
+
+def test_a_layer_like_the_first_that_fails(x: Tensor) -> None:
+    model = Stack(*(Fragile() for _ in range(4)))
+    model.given = [{"fails": True}] * 4
+    with watch(model) as seen:
+        infinite = torch.full_like(x, torch.inf)
+        model(infinite)
+        with pytest.raises(ValueError, match="as told"):
+            model(x)
+        model(infinite)
+    assert [len(seen.calls(name)) for name in seen] == [3, 2, 2, 2]
+    assert list(seen) == [f"layers.{i}.attention" for i in range(4)]
+    assert torch._C._len_torch_function_stack() == 0
+
+
+class Told(Layer):
+    """Calls attention by another way if it is told to."""
+
+    def forward(self, x: Tensor, captured: bool = False) -> Tensor:  # type: ignore[override]
+        return x + CAPTURED["sdpa"](x, x, x) if captured else super().forward(x)
+
+
+def test_options_that_the_first_was_not_given_are_followed(x: Tensor) -> None:
+    model = Stack(*(Switched() for _ in range(2)), Told(), Told())
+    model.given[3] = {"captured": True}
+    assert list(unchanged(model, x))[2:] == ["layers.2.attention", "layers.3"]

@@ -21,6 +21,7 @@ from regard.attention.record import Look
 from regard.attention.scores import Score
 from regard.errors import OptionError, StaleError
 from regard.lens._projection import Projection
+from regard.lens._torch_calls import Asked
 
 
 class Kept:
@@ -29,9 +30,11 @@ class Kept:
     __slots__ = ("_tensor", "_version")
 
     def __init__(self, x: Tensor) -> None:
-        parameter = isinstance(x, nn.Parameter)  # changed by training, between calls
-        x = x.detach()
-        self._tensor = copied(x) if x.is_inference() or (x._version and not parameter) else x
+        # A parameter is changed by training, between calls.
+        if x.is_inference() or (x._version and not isinstance(x, nn.Parameter)):
+            self._tensor = copied(x)
+        else:
+            self._tensor = x.detach()
         self._version = self._tensor._version
 
     @property
@@ -62,13 +65,13 @@ class Shelf:
     def __init__(self) -> None:
         self._lately: deque[Kept] = deque(maxlen=4)
 
-    def keep(self, x: Tensor) -> Tensor:
-        """The tensor as `Kept` has it, or an equal one that is there already."""
+    def keep(self, x: Tensor) -> Kept:
+        """The tensor, or an equal one that is there already."""
         for kept in self._lately:
             if not kept.changed and _equal(x.detach(), kept.tensor):
-                return kept.tensor
+                return kept
         self._lately.append(Kept(x))
-        return self._lately[-1].tensor
+        return self._lately[-1]
 
 
 def _equal(x: Tensor, y: Tensor) -> bool:
@@ -194,7 +197,7 @@ class Glance:
         self._q = Kept(call.q)
         self._output = None if output is None else Kept(output)
         self._mask = None if call.mask is None else _lasting(call.mask, shelf)
-        self._bias = shelf.keep(call.bias) if isinstance(call.bias, Tensor) else call.bias
+        self._bias = shelf.keep(call.bias).tensor if isinstance(call.bias, Tensor) else call.bias
         self._score, self._dropout, self._lead, self._rank = (
             call.score, call.dropout, call.lead, call.rank,
         )  # fmt: skip
@@ -245,26 +248,48 @@ class Glance:
 
 
 class Later:
-    """A call whose queries, keys and values the model never showed, made again when asked for."""
+    """A call of which only the tensors that it was given are kept, read when it is asked for.
 
-    def __init__(self, projection: Projection, shelf: Shelf) -> None:
+    Either because the model never showed its queries, keys and values, and they have to be made
+    again, or to lose no time while the model runs.
+    """
+
+    def __init__(self, asked: Projection | Asked, output: Tensor | None, shelf: Shelf) -> None:
         self._kept: list[Kept] = []
         self._made: Glance | None = None
-        self._projection = projection.map(self._keep, shelf.keep)
-        self.sizes = projection.sizes
+        self._shelf = shelf
+        self._asked = asked.map(
+            lambda x: self._keep(Kept(x)), lambda mask: self._keep(shelf.keep(mask))
+        )
+        self._output = None if output is None else Kept(output)
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """b, h, q and k."""
+        return self._asked.sizes
+
+    @property
+    def shown(self) -> bool:
+        """Whether the model has shown its queries, keys and values, and they still are the same."""
+        unread = self._made is None
+        return isinstance(self._asked, Asked) and not (
+            unread and any(kept.changed for kept in self._kept)
+        )
 
     def made(self) -> Glance:
         """The call as a glance at it would have been."""
         if self._made is None:
             for kept in self._kept:
                 _ = kept.tensor
+            known = self._output is not None and not self._output.changed
+            output = self._output.tensor if self._output is not None and known else None
             with torch.inference_mode(False), torch.no_grad():
-                self._made = Glance(self._projection.call(), None, shelf=Shelf())
+                self._made = Glance(self._asked.call(), output, shelf=self._shelf)
         return self._made
 
-    def _keep(self, x: Tensor) -> Tensor:
-        self._kept.append(Kept(x))
-        return self._kept[-1].tensor
+    def _keep(self, kept: Kept) -> Tensor:
+        self._kept.append(kept)
+        return kept.tensor
 
 
 def _lasting(mask: Mask, shelf: Shelf) -> Mask:
@@ -273,7 +298,7 @@ def _lasting(mask: Mask, shelf: Shelf) -> Mask:
     for field in dataclasses.fields(mask):  # type: ignore[arg-type]
         value = getattr(mask, field.name)
         if isinstance(value, Tensor):
-            parts[field.name] = shelf.keep(value)
+            parts[field.name] = shelf.keep(value).tensor
         elif isinstance(value, Mask):
             parts[field.name] = _lasting(value, shelf)
     return dataclasses.replace(mask, **parts) if parts else mask  # type: ignore[type-var]

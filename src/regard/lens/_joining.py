@@ -32,11 +32,18 @@ class Track:
         """One more call."""
         self._calls.append(call)
 
+    def __len__(self) -> int:
+        return len(self._calls)
+
     @property
     def last(self) -> Glance | None:
         """The last call, if its keys were seen."""
         last = self._calls[-1] if self._calls else None
-        return last if isinstance(last, Glance) else None
+        if isinstance(last, Later):
+            if not last.shown:
+                return None
+            last = self._calls[-1] = last.made()  # which holds no more than it must
+        return last
 
     @property
     def sizes(self) -> list[tuple[int, int, int, int]]:

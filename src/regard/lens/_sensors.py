@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.attention import attend
-from regard.attention._call import HALF, Call, exactly
+from regard.attention._call import HALF, Call, autocasts, exactly
 from regard.attention.masks import Dense
 from regard.attention.operation import Result
 from regard.lens._listening import Function, Session, current
 from regard.lens._projection import from_fast_attention, from_fast_layer, from_layer
-from regard.lens._torch_calls import from_eager, from_sdpa
+from regard.lens._torch_calls import Asked, from_eager, from_sdpa
 
 Arguments = tuple[Any, ...]
 Named = dict[str, Any]
@@ -55,9 +55,12 @@ def sdpa(session: Session, function: Function, args: Arguments, kwargs: Named) -
     """`torch.nn.functional.scaled_dot_product_attention`."""
     if not session.cuts:
         output: Tensor = function(*args, **kwargs)  # first, for it knows best what is wrong
-        call, kind = from_sdpa(*args, **kwargs), session.kind(*_qkv(args, kwargs))
-        session.saw(kind, call, output)
-        session.belongs(output, _qkv(args, kwargs)[0])
+        asked = dict(zip(_SDPA.parameters, args, strict=False)) | kwargs
+        q, k, v = asked["query"], asked["key"], asked["value"]
+        later = not (autocasts(q.device) or q.is_nested or k.is_nested or v.is_nested)
+        call = Asked(asked) if later else from_sdpa(**asked)
+        session.saw(session.kind(q, k, v), call, output)
+        session.belongs(output, q)
         return output
     call, kind = from_sdpa(*args, **kwargs), session.kind(*_qkv(args, kwargs))
     forbidden = session.forbidden(kind, call)

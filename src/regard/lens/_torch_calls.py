@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.attention._call import Call, autocasts
+from regard.attention._call import Call, autocasts, exactly
 from regard.attention._prepare import prepare
 from regard.attention.masks import Causal, Dense, Mask, causal
 from regard.attention.scores import Scaled, Score
@@ -26,6 +28,35 @@ class Capped:
 
     def __call__(self, q: Tensor, k: Tensor) -> Tensor:
         return torch.tanh(q @ k.mT * (self.factor / self.cap)) * self.cap
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `scaled_dot_product_attention` was given, not looked at any closer yet."""
+
+    given: dict[str, Any]
+    """The arguments of `from_sdpa`, by name."""
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """b, h, q and k."""
+        return self.call().sizes
+
+    def map(
+        self, change: Callable[[Tensor], Tensor], change_mask: Callable[[Tensor], Tensor]
+    ) -> Asked:
+        """The same with every tensor changed."""
+        changed = {
+            name: (change_mask if name == "attn_mask" else change)(x)
+            for name, x in self.given.items()
+            if isinstance(x, Tensor)
+        }
+        return Asked(self.given | changed)
+
+    def call(self) -> Call:
+        """The call in regard's form; that it was made without autocast is known."""
+        with exactly(self.given["query"].device):
+            return from_sdpa(**self.given)
 
 
 def from_sdpa(

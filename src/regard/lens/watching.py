@@ -17,6 +17,7 @@ from regard.lens._installing import listening
 from regard.lens._joining import Track
 from regard.lens._listening import Listener, nothing_seen
 from regard.lens._projection import Projection
+from regard.lens._torch_calls import Asked
 from regard.memory import keep_some_freed_memory
 
 
@@ -122,20 +123,25 @@ class _Watcher(Listener):
         self._shelf = Shelf()
 
     def saw(
-        self, name: str, kind: str, call: Call | Projection, output: Tensor | None, doubt: str
+        self,
+        name: str,
+        kind: str,
+        call: Call | Projection | Asked,
+        output: Tensor | None,
+        doubt: str,
     ) -> None:
-        if isinstance(call, Call) and unreadable(call.q, call.k, call.v):
+        if output is not None and unreadable(output):
             raise OptionError(
                 "watch: the model runs inside a transform of torch.func or torch.compile, whose "
                 "tensors cannot be kept; call it without"
             )
         track = self._track(name, kind)
         with torch.no_grad():
-            if isinstance(call, Projection):
-                track.add(Later(call, self._shelf))
-            else:
-                last = track.last
-                track.add(Glance(call, output, shelf=self._shelf, before=last, doubt=doubt))
+            if isinstance(call, Projection) or (isinstance(call, Asked) and not track):
+                track.add(Later(call, output, self._shelf))
+                return
+            call = call.call() if isinstance(call, Asked) else call
+            track.add(Glance(call, output, shelf=self._shelf, before=track.last, doubt=doubt))
 
     def _track(self, name: str, kind: str) -> Track:
         tracks = self.seen._tracks
