@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -284,8 +285,9 @@ class Peer:
         return float("inf")
 
     def end(self) -> None:
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        with suppress(BrokenPipeError):  # it may never have begun
+            if self._process.stdin is not None:
+                self._process.stdin.close()
         self._process.wait()
 
 
