@@ -52,13 +52,13 @@ class _Attention(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         output, sums = compiled.attend_short(q, k, v, factor, mask)
         ctx.factor = factor
-        ctx.save_for_backward(q, k, v, mask, output, sums)
+        ctx.save_for_backward(q, k, v, mask)
         ctx.mark_non_differentiable(sums)
         return output, sums
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, mask, output, sums = ctx.saved_tensors
-        grads = compiled.attend_short_backwards(q, k, v, ctx.factor, mask, output, sums, grad)
+        q, k, v, mask = ctx.saved_tensors
+        grads = compiled.attend_short_backwards(q, k, v, ctx.factor, mask, grad)
         return None, None, *grads

@@ -146,7 +146,7 @@ def _declared(loops: ctypes.CDLL) -> ctypes.CDLL:
     size, number, pointer = ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
     count, seed = ctypes.c_int, ctypes.c_uint64
     loops.attend_short.argtypes = (count, pointer, number, *[pointer] * 6)
-    loops.attend_short_backwards.argtypes = (count, pointer, number, *[pointer] * 10)
+    loops.attend_short_backwards.argtypes = (count, pointer, number, *[pointer] * 8)
     loops.drop.argtypes = (count, size, seed, ctypes.c_uint32, number, *[pointer] * 3)
     loops.attend_few.argtypes = (pointer, number, *[pointer] * 6)
     loops.best_words.argtypes = (*[size] * 4, *[pointer] * 5)

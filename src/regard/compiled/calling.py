@@ -54,6 +54,8 @@ def readable(*tensors: Tensor | None) -> bool:
     Not tensors that only stand for numbers, nor while PyTorch writes down what is done with them,
     for it would not see it.
     """
+    if torch.compiler.is_compiling():
+        return False  # before anything that it cannot trace
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
     for x in tensors:
         if x is not None and (
@@ -70,7 +72,6 @@ def readable(*tensors: Tensor | None) -> bool:
         torch._C._len_torch_dispatch_stack() == 0
         and forward_ad._current_level < 0
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
         and torch._C._get_tracing_state() is None
         and library() is not None
     )
@@ -82,7 +83,8 @@ def usable(work: int, *tensors: Tensor | None) -> bool:
     Not if it is so many products of two numbers that several threads were faster.
     """
     return (
-        (work <= ALONE or torch.get_num_threads() == 1)
+        not torch.compiler.is_compiling()
+        and (work <= ALONE or torch.get_num_threads() == 1)
         and not (
             torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
         )
@@ -143,8 +145,6 @@ def attend_short_backwards(
     v: Float[Tensor, "b g k e"],
     factor: float,
     mask: Bool[Tensor, "..."] | None,
-    output: Float[Tensor, "b h q e"],
-    sums: Float[Tensor, "b h q"],
     grad: Float[Tensor, "b h q e"],
 ) -> tuple[Float[Tensor, "b h q d"], Float[Tensor, "b g k d"], Float[Tensor, "b g k e"]]:
     """The gradients of q, k and v, given that of the output of `attend_short`."""
@@ -152,9 +152,9 @@ def attend_short_backwards(
     made = _side_by_side(q, k, v)
     (b, h, n, _), m = q.shape, k.shape[2]
     seen = None if mask is None else as_bytes(mask, b, h, n, m)
-    places = _places(q, k, v, seen, output)
+    places = _places(q, k, v, seen, grad, *made)
     call, threads = _loops().attend_short_backwards, torch.get_num_threads()
-    _check(call(threads, _sizes(q, v), factor, *places, _start(sums), *_places(grad, *made)))
+    _check(call(threads, _sizes(q, v), factor, *places))
     return made[0], made[1], made[2]
 
 

@@ -76,6 +76,26 @@ static inline Vector shown(const float *scores, float factor, const uint8_t *see
     return where != 0 ? factor * load(scores) : all(-INFINITY);
 }
 
+/* A row of products becomes its weights, 0 wherever there is nothing to see; its log-sum-exp. */
+static inline float soften(float *row, int64_t m, float factor, const uint8_t *seen)
+{
+    Vector highest = all(-INFINITY), exps = all(0.0f);
+    for (int64_t j = 0; j < m; j += LANES) {
+        Vector scores = shown(row + j, factor, seen + j);
+        store(row + j, scores);
+        highest = larger(scores, highest);
+    }
+    float most = largest(highest), least = most == -INFINITY ? 0.0f : most;
+    for (int64_t j = 0; j < m; j += LANES) {
+        store(row + j, exponential(load(row + j) - least));
+        exps += load(row + j);
+    }
+    float total = sum(exps), share = total == 0.0f ? 0.0f : 1.0f / total;
+    for (int64_t j = 0; j < m; j += LANES)
+        store(row + j, load(row + j) * share);
+    return log_sum(most, total);
+}
+
 /* d and e are multiples of 16. The mask is a byte for each key, 0 for hidden, or NULL. sums become the
  * log-sum-exp of the rows (b, h, n). 0, or 1 if there was no memory.
  */
@@ -102,24 +122,9 @@ extern "C" int attend_short(
                 multiply({q->at(b, h, 0), q->row}, size.n, size.d, {near.keys, m}, m, {},
                          {near.weights, m}, NULL);
                 for (int64_t i = 0; i < size.n; i++) {
-                    float *row = near.weights + i * m;
                     const uint8_t *seen = near.seen + i * near.seen_apart;
-                    Vector highest = all(-INFINITY), exps = all(0.0f);
-                    for (int64_t j = 0; j < m; j += LANES) {
-                        Vector scores = shown(row + j, factor, seen + j);
-                        store(row + j, scores);
-                        highest = larger(scores, highest);
-                    }
-                    float most = largest(highest);
-                    float least = most == -INFINITY ? 0.0f : most;
-                    for (int64_t j = 0; j < m; j += LANES) {
-                        store(row + j, exponential(load(row + j) - least));
-                        exps += load(row + j);
-                    }
-                    float total = sum(exps), share = total == 0.0f ? 0.0f : 1.0f / total;
-                    for (int64_t j = 0; j < m; j += LANES)
-                        store(row + j, load(row + j) * share);
-                    sums[(b * size.h + h) * size.n + i] = log_sum(most, total);
+                    sums[(b * size.h + h) * size.n + i] =
+                        soften(near.weights + i * m, m, factor, seen);
                 }
                 multiply({near.weights, m}, size.n, size.m, {v->at(b, group, 0), v->row}, size.e,
                          {}, {output->at(b, h, 0), output->row}, NULL);
@@ -131,16 +136,17 @@ extern "C" int attend_short(
 
 /* The gradients of queries, keys and values, given that of the output.
  *
- *     weights = exp(scores - sums)         slopes = weights * (grad v' - grad output') * factor
- *     dq = slopes k      dk = slopes' q    dv = weights' grad
+ *     weights = softmax(scores)        slopes = weights * (grad v' - mean of grad v') * factor
+ *     dq = slopes k                    dk = slopes' q                  dv = weights' grad
  *
- * where ' turns, and of grad output' only the diagonal is meant.
+ * where ' turns, and the mean of a row is by its weights. They are computed anew, since the log-sum-exp
+ * of large scores, as float32 has it, says too little of them.
  */
 extern "C" int attend_short_backwards(
     int threads, const Sizes *of, float factor, const Rows<const float> *q,
     const Rows<const float> *k, const Rows<const float> *v, const Rows<const uint8_t> *mask,
-    const Rows<const float> *output, const float *sums, const Rows<const float> *grad,
-    const Rows<float> *dq, const Rows<float> *dk, const Rows<float> *dv)
+    const Rows<const float> *grad, const Rows<float> *dq, const Rows<float> *dk,
+    const Rows<float> *dv)
 {
     const Sizes &size = *of;
     int failed = 0;
@@ -166,17 +172,13 @@ extern "C" int attend_short_backwards(
                 for (int64_t i = 0; i < size.n; i++) {
                     float *row = near.weights + i * m, *slope = near.slopes + i * m;
                     const uint8_t *seen = near.seen + i * near.seen_apart;
-                    float total = sums[(b * size.h + h) * size.n + i];
-                    float known = total == -INFINITY ? 0.0f : total;
+                    soften(row, m, factor, seen);
                     Vector product = all(0.0f);
-                    for (int64_t j = 0; j < size.e; j += LANES)
-                        product += load(output->at(b, h, i) + j) * load(grad->at(b, h, i) + j);
+                    for (int64_t j = 0; j < m; j += LANES)
+                        product += load(row + j) * load(slope + j);
                     float mean = sum(product);
-                    for (int64_t j = 0; j < m; j += LANES) {
-                        Vector weight = exponential(shown(row + j, factor, seen + j) - known);
-                        store(row + j, weight);
-                        store(slope + j, weight * (load(slope + j) - mean) * factor);
-                    }
+                    for (int64_t j = 0; j < m; j += LANES)
+                        store(slope + j, load(row + j) * (load(slope + j) - mean) * factor);
                 }
                 turn({near.weights, m}, size.n, m, near.turned, n);
                 turn({near.slopes, m}, size.n, m, near.slopes_turned, n);
