@@ -191,6 +191,22 @@ def test_attention_of_short_texts_and_its_gradient(
     )
 
 
+@pytest.mark.parametrize("scale", [1.0, 30.0, 300.0])
+def test_gradients_however_large_the_scores(scale: float) -> None:
+    given = [drawn(4, 3, 20, 16, seed=i, scale=scale if i == 0 else 1.0) for i in range(3)]
+    above = drawn(4, 3, 20, 16, seed=9)
+
+    def textbook(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return plain(q, k, v, 0.25, None)
+
+    exact = with_gradients(textbook, [x.double() for x in given], above)
+    simple = with_gradients(textbook, given, above)
+    found = with_gradients(lambda *x: attend(*x, kernel="blocked"), given, above)
+    for have, plainly, want in zip(found, simple, exact, strict=True):
+        wrong, bar = (float((x - want).square().mean().sqrt()) for x in (have, plainly))
+        assert wrong <= 2 * bar
+
+
 def test_short_texts_take_this_way() -> None:
     for n, name in ((48, "_AttentionBackward"), (49, "")):
         x = drawn(4, 2, n, 16).requires_grad_()
