@@ -752,3 +752,10 @@ def test_importing_regard_loads_no_optional_dependency() -> None:
         "uvicorn",
     ]
     assert ran(f"import regard, sys; print([x for x in {optional} if x in sys.modules])") == "[]\n"
+
+
+@pytest.mark.parametrize("n", [5, 20, 60, 300])
+def test_tensors_without_numbers_have_shapes(n: int) -> None:
+    x = torch.empty(2, 2, n, 16, device="meta")
+    with torch.no_grad():
+        assert attend(x, x, x, mask=causal).shape == x.shape

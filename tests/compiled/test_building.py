@@ -95,6 +95,43 @@ print(os.waitpid(child, 0)[1] == 0)
     assert done.stdout == "True\n", done.stderr
 
 
+@needs_compiler
+def test_threads_that_cannot_be_linked_are_done_without(tmp_path: Path) -> None:
+    compiler = tmp_path / "compiler"
+    compiler.write_text(
+        '#!/bin/sh\ncase "$*" in *-fopenmp*) set -- "$@" -lno_such_library ;; esac\nexec c++ "$@"\n'
+    )
+    compiler.chmod(0o700)
+    assert has_loops(XDG_CACHE_HOME=str(tmp_path), CXX=str(compiler))
+
+
+@needs_compiler
+def test_a_library_without_the_functions_is_none(tmp_path: Path) -> None:
+    assert not has_loops(XDG_CACHE_HOME=str(tmp_path), CXX="c++ -fvisibility=hidden")
+
+
+def test_a_compiler_that_takes_too_long_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f"#!/bin/sh\nsleep 1000 &\necho $! > {tmp_path}/pid\nwait\n")
+    compiler.chmod(0o700)
+    code = """
+import runpy, sys
+building = runpy.run_path(sys.argv[1])
+building["_run"].__globals__["PATIENCE"] = 3
+print(building["library"]())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, building.__file__],
+        env={**os.environ, "CXX": str(compiler), "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.stdout == "None\n", done.stderr
+    started = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/cmdline")
+    assert not started.exists() or b"sleep" not in started.read_bytes()
+
+
 @pytest.mark.parametrize("wrong", ['g++ "', ""])
 def test_a_compiler_that_cannot_be_understood_is_none(wrong: str, tmp_path: Path) -> None:
     assert not has_loops(XDG_CACHE_HOME=str(tmp_path), CXX=wrong)

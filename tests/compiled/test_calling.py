@@ -19,7 +19,7 @@ from regard.attention._few_queries import possible
 from regard.attention._prepare import prepare
 from regard.attention.operation import which
 from regard.compiled.building import library
-from regard.nn import FeedForward, MultiHeadAttention
+from regard.nn import Dropout, FeedForward, MultiHeadAttention
 from regard.nn._norm import LayerNorm
 
 pytestmark = pytest.mark.skipif(library() is None, reason="nothing is compiled here")
@@ -223,6 +223,24 @@ def test_texts_do_not_depend_on_each_other() -> None:
         assert torch.equal(one[0], whole[i])
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients_that_only_stand_for_numbers(masked: bool) -> None:
+    """Batches of gradients, as `jacobian(vectorize=True)` has them, beside one at a time."""
+    q, k, v = (drawn(2, h, 18, 16, seed=h).requires_grad_() for h in (4, 2, 2))
+    mask = drawn(2, 1, 18, 18, seed=5) > 0 if masked else None
+    if mask is not None:
+        mask[:, :, 3] = False
+    output = attend(q, k, v, mask=mask, kernel="blocked")
+    above = drawn(3, *output.shape, seed=7)
+    batched = torch.autograd.grad(
+        output, (q, k, v), above, is_grads_batched=True, retain_graph=True
+    )
+    for i in range(3):
+        single = torch.autograd.grad(output, (q, k, v), above[i], retain_graph=True)
+        for one, other in zip(single, batched, strict=True):
+            torch.testing.assert_close(other[i], one, atol=1e-5, rtol=1e-5)
+
+
 # ── dropout ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -257,6 +275,16 @@ def test_what_is_dropped_looks_like_chance() -> None:
 
 
 # ── what can be read ──────────────────────────────────────────────────────────────────────────
+
+
+def test_a_batch_of_gradients_is_dropped_in_the_same_places() -> None:
+    x = drawn(6, 50).requires_grad_()
+    y = Dropout(0.5)(x)
+    above = drawn(3, 6, 50, seed=1)
+    (batched,) = torch.autograd.grad(y, x, above, is_grads_batched=True, retain_graph=True)
+    for i in range(3):
+        (single,) = torch.autograd.grad(y, x, above[i], retain_graph=True)
+        assert torch.equal(batched[i], single)
 
 
 def test_only_plain_numbers_are_read() -> None:

@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 
 import regard
 from regard import ALiBi, Learned, RelativeBias, Rotary, Sinusoidal
@@ -328,6 +329,40 @@ def test_gradients_of_every_parameter(name: str, cross: bool) -> None:
         assert parameter.grad is not None
         if parameter is not layer.b_k:  # it adds the same to every score, and changes no weight
             assert parameter.grad.abs().max() > 1e-6
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch itself
+def test_gradients_of_gradients_and_forwards() -> None:
+    """55 words: too long for compiled code, which goes backwards once."""
+    layer, x = MultiHeadAttention(32, 4), torch.randn(4, 55, 32, requires_grad=True)
+
+    def total(x: Tensor) -> Tensor:
+        return layer(x).square().sum()
+
+    (slope,) = torch.autograd.grad(total(x), x, create_graph=True)
+    (second,) = torch.autograd.grad(slope.square().sum(), x)
+    exact = layer.double()
+    (wanted,) = torch.autograd.grad(total(x.double()), x, create_graph=True)
+    (wanted_second,) = torch.autograd.grad(wanted.square().sum(), x)
+    torch.testing.assert_close(slope, wanted, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(second, wanted_second, rtol=1e-3, atol=1e-3)
+    along = torch.randn_like(x).double()
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x.double(), along)
+        change = forward_ad.unpack_dual(exact(dual).square().sum()).tangent
+    torch.testing.assert_close(change, (wanted * along).sum().double(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_batch_of_biases() -> None:
+    layer, x = MultiHeadAttention(32, 4), torch.randn(2, 5, 32)
+    parameters, biases = dict(layer.named_parameters()), torch.randn(3, 32)
+
+    def run(bias: Tensor) -> Tensor:
+        return torch.func.functional_call(layer, {**parameters, "b_o": bias}, (x,))
+
+    found = torch.vmap(run)(biases)
+    for one, bias in zip(found, biases, strict=True):
+        torch.testing.assert_close(one, run(bias))
 
 
 def test_dropout_is_active_in_training_only() -> None:

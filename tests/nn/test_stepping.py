@@ -15,7 +15,7 @@ import regard
 from regard.attention import Mask, causal, dense, padding
 from regard.compiled import DecoderStep
 from regard.compiled.building import library
-from regard.errors import ShapeError
+from regard.errors import RegardError, ShapeError
 from regard.nn import FeedForward, Transformer, TransformerConfig
 from regard.nn.stepping import Stepper
 
@@ -239,3 +239,29 @@ def test_a_layer_of_another_kind_is_asked_itself() -> None:
     found = written(model, Stepper(model.decoder), None)
     assert all(map(torch.equal, found, wanted))
     assert not torch.equal(found[0], plain[0])
+
+
+@pytest.mark.skipif(library() is None, reason="nothing is compiled here")
+def test_a_cache_of_something_else_is_never_trusted() -> None:
+    """What does not fit is left to the decoder, which says what is wrong."""
+    model = model_of(**SIZES["compiled"])
+    memory, x = torch.randn(3, 6, 64), torch.randn(3, 1, 64)
+
+    def step(stepper: Stepper, cache: Any, x: Tensor = x) -> Tensor:
+        return stepper(x, memory[: len(x)], mask=causal, memory_mask=None, cache=cache)
+
+    with torch.no_grad():
+        cache = model.cache(8)
+        with torch.autocast("cpu", torch.bfloat16):
+            step(Stepper(model.decoder), cache)
+        with pytest.raises(RegardError, match="bfloat16"):
+            step(Stepper(model.decoder), cache)
+        cache = model.cache()
+        step(Stepper(model.decoder), cache)
+        cache.select(torch.tensor([0, 1]))  # but not the memory
+        with pytest.raises(RegardError):
+            step(Stepper(model.decoder), cache, x[:2])
+        cache = model.cache()
+        step(Stepper(model_of(**SIZES["compiled"], kv_heads=1).decoder), cache)
+        with pytest.raises(RuntimeError):
+            step(Stepper(model.decoder), cache)

@@ -393,6 +393,24 @@ def test_best_words_are_those_of_a_plain_top(
     assert all(len(set(row)) == count for row in pairs.tolist())
 
 
+@pytest.mark.parametrize("shift", [5.0, 12.0, -20.0])
+def test_best_words_in_half_precision(shift: float) -> None:
+    logits = torch.randn(2, 4000, generator=torch.Generator().manual_seed(0)).half() + shift
+    values, _, words = best_words(logits.clone(), torch.zeros(1, 2).half(), 4)
+    wanted = torch.log_softmax(logits.float(), -1).flatten().topk(4)
+    torch.testing.assert_close(values[0].float(), wanted.values, atol=0.02, rtol=0.0)
+    assert logits[:, words[0]].amax(0).min() >= logits.flatten().topk(8).values.min()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_word_that_cannot_be_is_never_likely(dtype: torch.dtype) -> None:
+    logits = torch.full((1, 3000), -torch.inf, dtype=dtype)
+    logits[0, [7, 800, 1600, 2999]] = torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=dtype)
+    values, _, words = best_words(logits, torch.zeros(1, 1, dtype=dtype), 5)
+    assert words[0, :4].tolist() == [2999, 1600, 800, 7]
+    assert values[0].isinf().tolist() == [False] * 4 + [True]
+
+
 # ── drawing ───────────────────────────────────────────────────────────────────────────────────
 
 

@@ -76,6 +76,20 @@ def test_a_run_goes_on_bit_for_bit(config: RunConfig, tmp_path: Path, accumulate
     assert [line for line in logs[0] if line[1] > 18] == [line for line in logs[1] if line[1] > 18]
 
 
+def test_that_compiled_code_came_or_went_is_said(
+    config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = longer(config, max_steps=4)
+    out = quietly(longer(config, max_steps=2), tmp_path / "run")
+    (path,) = (out / "checkpoints").glob("*/state.json")
+    state = json.loads(path.read_text())
+    for was, said in ((state["compiled"], False), (not state["compiled"], True)):
+        path.write_text(json.dumps({**state, "compiled": was}))
+        shutil.copytree(out, tmp_path / str(was))
+        train(config, tmp_path / str(was))
+        assert ("not the same bit for bit" in capsys.readouterr().err) is said
+
+
 def test_a_finished_run_is_left_as_it_is(config: RunConfig, tmp_path: Path) -> None:
     out = quietly(config, tmp_path / "run")
     before = weights(out)

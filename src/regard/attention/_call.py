@@ -265,9 +265,10 @@ def weighted_sum(
 
 
 def unreadable(*tensors: Tensor) -> bool:
-    """Whether torch is tracing, so that no decision can depend on the numbers in the tensors."""
+    """Whether no decision can depend on the numbers in the tensors, since torch traces, or for want
+    of numbers."""
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-    return torch.compiler.is_compiling() or any(map(wrapped, tensors))
+    return torch.compiler.is_compiling() or any(x.is_meta or wrapped(x) for x in tensors)
 
 
 def autocasts(device: torch.device) -> bool:

@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-FAR = 1e25
-"""Sums up to this, and down to its inverse, have lost nothing; float32 ends at 1e±38."""
+FAR = 1e10
+"""Sums up to this, and down to its inverse, have lost nothing; nor has what their terms are
+multiplied with, unless it is itself near the end of what float32 has, 1e±38."""
 
 
 def near(sums: Float[Tensor, "*rows"]) -> Bool[Tensor, "*rows"]:

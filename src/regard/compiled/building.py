@@ -11,6 +11,7 @@ import ctypes
 import os
 import platform
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -61,7 +62,7 @@ if hasattr(os, "register_at_fork"):
 def _library() -> ctypes.CDLL | None:
     if os.environ.get("REGARD_COMPILED") == "0" or sys.platform != "linux":
         return None
-    with suppress(OSError, ValueError, subprocess.SubprocessError):
+    with suppress(OSError, ValueError, AttributeError, subprocess.SubprocessError):
         compiler = shlex.split(os.environ.get("CXX", "c++"))
         command = [*compiler, *OPTIONS, *PROCESSOR.get(platform.machine(), OTHERS)]
         sources = (path.read_text(encoding="utf-8") for path in sorted(FOLDER.iterdir()))
@@ -89,9 +90,10 @@ def _folder() -> Path | None:
 def _found(folder: Path, known: str) -> Path | None:
     """What was compiled before of the same, if it is whole: its name says what is in it."""
     for path in folder.glob(f"loops-{known}-*.so"):
-        if _trusted(path) and path.stem.endswith(f"-{_digest(path.read_bytes())}"):
-            return path
-        path.unlink()
+        with suppress(FileNotFoundError):  # another process may be doing the same
+            if _trusted(path) and path.stem.endswith(f"-{_digest(path.read_bytes())}"):
+                return path
+            path.unlink()
     return None
 
 
@@ -116,7 +118,7 @@ def _compiled(command: list[str], folder: Path, known: str) -> Path:
     try:
         with suppress(subprocess.CalledProcessError):
             _run([*command, THREADS, "-o", beside, source])
-        if not os.path.getsize(beside):  # then without threads
+        if not os.path.exists(beside) or not os.path.getsize(beside):  # then without threads
             _run([*command, "-o", beside, source])
         os.chmod(beside, 0o700)
         made = folder / f"loops-{known}-{_digest(Path(beside).read_bytes())}.so"
@@ -129,7 +131,18 @@ def _compiled(command: list[str], folder: Path, known: str) -> Path:
 
 
 def _run(command: list[str]) -> None:
-    subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
+    """Run it, and end all that it has started if it takes too long."""
+    nothing = subprocess.DEVNULL
+    with subprocess.Popen(
+        command, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+    ) as process:
+        try:
+            status = process.wait(PATIENCE)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if status:
+        raise subprocess.CalledProcessError(status, command)
 
 
 def _processor() -> str:

@@ -56,7 +56,9 @@ def readable(*tensors: Tensor | None) -> bool:
     """
     if torch.compiler.is_compiling():
         return False  # before anything that it cannot trace
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+    functorch = torch._C._functorch
+    if functorch.peek_interpreter_stack() is not None:
+        return False
     for x in tensors:
         if x is not None and (
             (type(x) is not Tensor and type(x) is not nn.Parameter)
@@ -65,7 +67,8 @@ def readable(*tensors: Tensor | None) -> bool:
             or not x.is_cpu
             or x.is_neg()
             or x._is_zerotensor()
-            or wrapped(x)
+            or functorch.is_functorch_wrapped_tensor(x)
+            or functorch.is_legacy_batchedtensor(x)
         ):
             return False
     return (

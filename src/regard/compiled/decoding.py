@@ -97,6 +97,31 @@ class DecoderStep:
             and usable(b * n * self._width * most, x)
         )
 
+    def fits(
+        self,
+        x: Float[Tensor, "b n width"],
+        own: Sequence[tuple[Tensor, Tensor]],
+        length: int,
+        read: Sequence[tuple[Tensor, Tensor]],
+        memory: Float[Tensor, "m s width"],
+    ) -> bool:
+        """Whether the keys and values that were kept are those of x and the memory, in our form."""
+        (b, n, _), (m, s, _), (groups, d) = x.shape, memory.shape, self._sizes[3:5]
+        shapes = ((own, (b, groups, length, d)), (read, (m, groups, s, d)))
+        return (
+            m > 0
+            and b * n % m == 0
+            and all(
+                y.shape == shape
+                and y.dtype == x.dtype
+                and y.device == x.device
+                and y.stride(3) == 1
+                for pairs, shape in shapes
+                for pair in pairs
+                for y in pair
+            )
+        )
+
     def __call__(
         self,
         x: Float[Tensor, "b n width"],
@@ -106,7 +131,7 @@ class DecoderStep:
         mask: Bool[Tensor, "..."],
         memory_mask: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "b n width"]:
-        """x after all blocks.
+        """x after all blocks, if `fits`.
 
         own: keys and values ``(b, g, room, d)`` of each block, of which the first `length` words
         are there; those of x are written behind them. memory: those of the source ``(m, g, s, d)``,

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 from regard import compiled
@@ -23,7 +24,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     ):
         y = compiled.affine(x.reshape(x.numel() // width, width), weight, bias)
         return y.view(*x.shape[:-1], d_out)
-    if bias is None or x.device.type != "cpu":
+    if bias is None or x.device.type != "cpu" or d_in == 0 or unreadable(x, weight, bias):
         return F.linear(x, weight.T, bias)
     # In two steps: in one, torch copies the bias to every row before it multiplies.
     y = torch.mm(x.reshape(-1, x.shape[-1]), weight).add_(bias)
@@ -32,7 +33,14 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def heads(x: Tensor, counts: list[int], width: int) -> list[Tensor]:
     """Columns of x ``(b, n, …)`` as several times so many heads ``(b, h, n, width)``."""
-    if torch.is_grad_enabled() and x.requires_grad and not unreadable(x):
+    if (
+        torch.is_grad_enabled()
+        and x.requires_grad
+        and torch._C._functorch.peek_interpreter_stack() is None
+        and not unreadable(x)
+        and forward_ad._current_level < 0
+        and torch._C._get_tracing_state() is None
+    ):
         return list(_Heads.apply(x, counts, width))  # type: ignore[no-untyped-call]
     return _apart(x, counts, width)
 
@@ -56,6 +64,9 @@ class _Heads(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         shape, counts, width = ctx.given
+        if torch.is_grad_enabled() or not all(map(compiled.readable, grads)):
+            joined = [grad.transpose(1, 2).flatten(2) for grad in grads]
+            return torch.cat(joined, -1), None, None
         whole = grads[0]._base
         if whole is not None and whole.shape == shape and whole.is_contiguous():
             parts = _apart(whole, counts, width)

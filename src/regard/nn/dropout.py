@@ -59,6 +59,7 @@ class _Drop(torch.autograd.Function):
         ctx.seed = None
         if compiled.readable(x, onto) and (onto is None or onto.shape == x.shape):
             ctx.seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_())
+            ctx.shape = x.shape
             return compiled.drop(x, onto, ctx.seed, dropped, LEVELS)
         # Kept where bits ≥ dropped: there the difference is negative, and shifts to -1, else to 0.
         bits = _bits(x).neg_().add_(dropped - 1).bitwise_right_shift_(15)
@@ -73,7 +74,9 @@ class _Drop(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         passed = grad if ctx.added else None
         if ctx.seed is not None:
-            return compiled.drop(grad, None, ctx.seed, ctx.dropped, LEVELS), passed, None
+            read = grad if compiled.readable(grad) else torch.ones(ctx.shape)
+            y = compiled.drop(read, None, ctx.seed, ctx.dropped, LEVELS)
+            return y if read is grad else grad * y, passed, None
         (kept,) = ctx.saved_tensors
         return _scaled(grad, kept, -ctx.factor), passed, None
 

@@ -180,13 +180,14 @@ def _exponentials(
 
     While no logit is far from 0, no row's maximum has to be subtracted first.
     """
-    total = logits.exp_().sum(1, keepdim=True)
-    if all_near(total):
-        return total, total.log()
+    if logits.dtype != torch.float16:
+        total = logits.exp_().sum(1, keepdim=True)
+        if all_near(total):
+            return total, total.log()
     _project(rows, weight, bias, logits)
     log_total = logits.logsumexp(1, keepdim=True)
     torch.softmax(logits, 1, out=logits)
-    return torch.ones_like(total), log_total
+    return torch.ones_like(log_total), log_total
 
 
 def _check(

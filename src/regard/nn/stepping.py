@@ -27,6 +27,8 @@ from regard.nn.transformer import Decoder
 
 SCORE = NAMED["scaled_dot"]
 Packed = tuple[Tensor, Tensor | None]
+Pair = tuple[Tensor, Tensor]
+"""Keys and values."""
 
 
 class Stepper:
@@ -62,26 +64,46 @@ class Stepper:
         shapes = (memory_mask, x.shape[0] * x.shape[1] // len(memory), memory.shape)
         if shapes[0] is not self._given[0] or shapes[1:] != self._given[1:]:
             self._given, self._written_out = shapes, _written_out(memory_mask, shapes[1], memory)
-        if self._compiled is not None and self._compiled.usable(
-            x, cache.blocks[0].own.length, memory
-        ):
-            x = self._at_once(self._compiled, x, memory, mask, cache)
+        step, length = self._compiled, cache.blocks[0].own.length if cache.blocks else 0
+        if step is not None and step.usable(x, length, memory):
+            read = self._read(step, x, memory, cache)
+            if read is None:  # the decoder says what does not fit
+                return self._decoder(  # type: ignore[no-any-return]
+                    x, memory, mask=mask, memory_mask=memory_mask, cache=cache
+                )
+            x = self._at_once(step, x, memory, mask, cache, read)
         else:
             for block, packed, kept in zip(self._blocks, self._packed, cache.blocks, strict=True):
                 x = _block(block, packed, x, memory, mask, self._written_out, kept)
         cache.length += x.shape[1]
         return self._decoder.norm(x)  # type: ignore[no-any-return]
 
-    def _at_once(
-        self, step: DecoderStep, x: Tensor, memory: Tensor, mask: Mask, cache: Cache
-    ) -> Tensor:
-        """x after all blocks, in one call."""
-        n, s, length = x.shape[1], memory.shape[1], cache.blocks[0].own.length
+    def _read(
+        self, step: DecoderStep, x: Tensor, memory: Tensor, cache: Cache
+    ) -> list[Pair] | None:
+        """The keys and values of the memory, if these and those in the cache fit; else None."""
+        length = cache.blocks[0].own.length
+        if any(kept.own.length != length for kept in cache.blocks):
+            return None
+        own = [kept.own.known() for kept in cache.blocks if kept.own.length]
         read = [
             block.cross._project_context(memory, kept.memory)
             for block, kept in zip(self._blocks, cache.blocks, strict=True)
             if block.cross is not None
         ]
+        return read if step.fits(x, own, length, read, memory) else None
+
+    def _at_once(
+        self,
+        step: DecoderStep,
+        x: Tensor,
+        memory: Tensor,
+        mask: Mask,
+        cache: Cache,
+        read: list[Pair],
+    ) -> Tensor:
+        """x after all blocks, in one call."""
+        n, s, length = x.shape[1], memory.shape[1], cache.blocks[0].own.length
         first = self._blocks[0].attention
         like = x[..., : first.head_width]
         own = [kept.own.extend(like, first.kv_heads) for kept in cache.blocks]

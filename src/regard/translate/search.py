@@ -350,7 +350,7 @@ def best_words(
         return _best_of_all(logits, log_p, count) if best is None else best
     (s, k), vocabulary = log_p.shape, logits.shape[1]
     columns = vocabulary // GROUP
-    if columns < 4 * count:
+    if columns < 4 * count or logits.dtype == torch.float16:  # which exp() soon leaves
         return _best_of_all(logits, log_p, count)
     # A group holds every columns-th word, so that its maximum is one of whole vectors.
     sizes = [columns * GROUP, vocabulary - columns * GROUP]
@@ -373,7 +373,7 @@ def best_words(
         others = torch.arange(0, k * vocabulary, vocabulary, device=logits.device)[:, None]
         others = others + torch.arange(columns * GROUP, vocabulary, device=logits.device)
         places = torch.cat((places, others.view(1, -1).expand(s, -1)), 1)
-    likely = logits.view(s, -1).gather(1, places).clamp_(min=torch.finfo(logits.dtype).tiny)
+    likely = logits.view(s, -1).gather(1, places)
     found, at = likely.log_().add_(before.gather(1, places // vocabulary)).topk(count)
     places = places.gather(1, at)
     return found, places // vocabulary, places % vocabulary

@@ -28,6 +28,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from regard import compiled
 from regard.errors import FileError, RegardError
 from regard.memory import keep_freed_memory
 from regard.nn import Loss, Transformer
@@ -136,6 +137,11 @@ class _Run:
         if found is not None:
             self._restore(found)
             self.progress.say(f"Going on from the checkpoint of update {found.step:,}.")
+            if found.state.get("compiled", compiled.readable()) != compiled.readable():
+                self.progress.say(
+                    "Compiled code was used before and cannot be had now, or the other way round: "
+                    "the model will be as good, but not the same bit for bit."
+                )
         elif self.progress.has_log:
             self.progress.say("No checkpoint of this run is left: beginning anew.")
         last = self._last()
@@ -280,7 +286,8 @@ class _Run:
         for name, parameter in self._learning():
             for key, value in self.optimizer.state[parameter].items():
                 optimizer[f"{name}|{key}"] = value
-        self.checkpoints.write(Checkpoint(state.step, self._weights(), optimizer, asdict(state)))
+        kept = {**asdict(state), "compiled": compiled.readable()}
+        self.checkpoints.write(Checkpoint(state.step, self._weights(), optimizer, kept))
         recent = self.checkpoints.steps()[-2:]
         self.checkpoints.keep({*recent, *state.validated[-keep:], state.best_step})
 
