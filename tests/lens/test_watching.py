@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 from torch.nn.functional import scaled_dot_product_attention as imported
 from torch.utils.checkpoint import checkpoint
 
@@ -462,6 +463,23 @@ def test_a_change_in_place_after_asking_is_noticed(x: Tensor) -> None:
     kept[0].mul_(2)
     with pytest.raises(StaleError):
         look.weights()
+
+
+@pytest.mark.parametrize("make", [causal_upper_left, causal_lower_right])
+@pytest.mark.parametrize("way", [lambda *x: F.scaled_dot_product_attention(*x), imported])
+def test_masks_that_are_tensors_of_a_kind_of_their_own(
+    make: Callable[[int, int], Tensor], way: Callable[..., Tensor]
+) -> None:
+    """They look at which function is called, and must find the one that torch has."""
+
+    class Model(Attention):
+        def forward(self, x: Tensor, context: Tensor) -> Tensor:  # type: ignore[override]
+            q, k, v = self.q(x), self.k(context), self.v(context)
+            return way(*(y[:, None] for y in (q, k, v)), make(N, M))
+
+    seen = unchanged(Model(), torch.randn(B, N, WIDTH), torch.randn(B, M, WIDTH))
+    allowed = torch.ones(N, M).tril(0 if make is causal_upper_left else M - N).bool()
+    assert torch.equal(seen[""].weights() > 0, allowed.expand(B, 1, N, M))
 
 
 def test_asking_under_autocast_changes_nothing(x: Tensor) -> None:

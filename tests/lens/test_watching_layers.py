@@ -266,3 +266,21 @@ def test_options_that_the_first_was_not_given_are_followed(x: Tensor) -> None:
     model = Stack(*(Switched() for _ in range(2)), Told(), Told())
     model.given[3] = {"captured": True}
     assert list(unchanged(model, x))[2:] == ["layers.2.attention", "layers.3"]
+
+
+class Slotted(nn.Module):
+    """Every second one reads learned slots; all look alike."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__()
+        self.attention, self.place = Attention(), place
+        self.slots = nn.Parameter(torch.randn(1, 7, WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        slots = self.slots.expand(B, -1, -1)
+        return x + self.attention(x, slots if self.place % 2 else x)
+
+
+def test_numbers_that_decide_what_is_attended_to(x: Tensor) -> None:
+    model = Stack(*(Slotted(i) for i in range(4)))
+    assert kinds(unchanged(model, x)) == ["self", "cross", "self", "cross"]

@@ -27,15 +27,17 @@ _numbers = count()
 class Frame:
     """One run of a module: who called it, and the sources of the tensors in it."""
 
-    __slots__ = ("_made", "_met", "module", "parent", "sealed")
+    __slots__ = ("_made", "_met", "heard", "module", "parent", "sealed")
 
-    def __init__(self, module: nn.Module, parent: Frame | None, sealed: bool) -> None:
+    def __init__(
+        self, module: nn.Module, parent: Frame | None, sealed: bool = False, heard: int = 0
+    ) -> None:
         self.module = module
         self.parent = parent
         self.sealed = sealed
         """Whether all tensors in it come from the same one, so that none has to be followed."""
-        if sealed:
-            return
+        self.heard = heard
+        """How many calls of attention there were before it."""
         self._made: dict[int, tuple[weakref.ref[Tensor], Sources]] = {}
         self._met: dict[int, weakref.ref[Tensor]] = {}
         """The sources themselves, by their numbers."""
@@ -96,8 +98,6 @@ class Frame:
         A module without parameters was given its queries and values ready-made; there it is its
         caller who knows.
         """
-        if self.sealed:
-            return "self"
         first_new = next(_numbers)
         frame, of_q, of_v = self, self.sources(q), self.sources(v)
         while not frame.sealed and frame.parent is not None and not _has_parameters(frame.module):

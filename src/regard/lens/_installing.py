@@ -14,7 +14,6 @@ from torch.nn import functional as F
 
 from regard.attention import operation
 from regard.lens import _sensors
-from regard.lens._frames import Frame
 from regard.lens._listening import SESSION, Function, Listener, Session, current
 
 Undo = Callable[[], None]
@@ -87,13 +86,6 @@ def _modules() -> Undo:
 
     def followed(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         session = current()
-        if session is not None and session.blind:
-            before = session.frame
-            session.frame = Frame(self, before, True)
-            try:
-                return original(self, *args, **kwargs)
-            finally:
-                session.frame = before
         if session is None or not session.enter(self, args, kwargs):
             return original(self, *args, **kwargs)
         result = None

@@ -13,8 +13,8 @@ regard.
   layers, and slow down all others).
 - torch's own modules that call no other, such as `nn.Linear`, are followed as wholes, and the mode
   is off in them, unless somebody has changed what they do.
-- So it is in a module that is like one that has run before, and is given a single sequence as that
-  was: what attends in there is heard without the mode, and attends to nothing but that sequence.
+- So it is in a module that is like those that have run before, and was given a single sequence:
+  what attends in there is heard without the mode, and can attend to nothing but that sequence.
 
 What is wrapped is so for the whole process, as long as anybody listens; what is heard belongs to
 the context and thread that listen.
@@ -39,9 +39,12 @@ from torch.overrides import TorchFunctionMode
 from regard.attention._call import Call
 from regard.errors import OptionError
 from regard.lens._frames import Frame, named_modules
-from regard.lens._likeness import FAST, Known, alike, hooked, of_torch, one_sequence, snapshot
+from regard.lens._likeness import Known, given, hooked, knowable, one_sequence
 from regard.lens._projection import Projection
 from regard.lens._torch_calls import Asked
+
+FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+"""The modules that take a faster way when no function mode is on."""
 
 KNOWN = 8
 """How many different modules of a kind are remembered."""
@@ -56,10 +59,7 @@ class Listener:
     """Whether this one changes what it hears of."""
 
     def __init__(self, model: nn.Module, caller: str) -> None:
-        modules = _modules(model, caller)
-        self.names = {id(module): name for name, module in modules}
-        self.kinds = Counter([type(module) for _, module in modules])
-        """How many modules of each kind there are."""
+        self.names = _names(model, caller)
         self.ran = False
 
     def forbids(self, name: str, kind: str, call: Call | Projection) -> Tensor | None:
@@ -106,15 +106,16 @@ def nothing_seen(caller: str, model: nn.Module, functions: Counter[Function]) ->
     )
 
 
-def _modules(model: nn.Module, caller: str) -> list[tuple[str, nn.Module]]:
-    """All modules with their names, if the model is one whose calls can be heard."""
+def _names(model: nn.Module, caller: str) -> dict[int, str]:
+    """The names of all modules, if the model is one whose calls can be heard."""
     if not isinstance(model, nn.Module):
         raise OptionError(
             f"{caller}: model is {type(model).__name__}, expected a torch.nn.Module; of a pipeline "
             "or a trainer take its .model"
         )
-    modules = list(named_modules(model))
-    for name, module in modules:
+    names: dict[int, str] = {}
+    for name, module in named_modules(model):
+        names[id(module)] = name
         if module._compiled_call_impl is None and not _opaque(type(module)):  # type: ignore[arg-type]
             continue
         where = f"its module {name!r}" if name else "the model"
@@ -127,7 +128,7 @@ def _modules(model: nn.Module, caller: str) -> list[tuple[str, nn.Module]]:
             f"{caller}: {where} is compiled, so what it calls cannot be seen; use the model "
             "from before torch.compile (compiled._orig_mod), or one without model.compile()"
         )
-    return modules
+    return names
 
 
 @cache
@@ -159,16 +160,12 @@ class Session:
         """The module that is running as a whole, if one is."""
         self._depth = 0
         """How many modes were below ours when it began."""
-        self._heard = False
-        """Whether there was any attention so far."""
-        self._others = 0
-        """How many calls of attention were to another sequence, or only heard by the mode."""
-        self._known: dict[type, list[tuple[object, list[Known]]]] = {}
-        """Modules that have run and were followed, by their kind: what each was given, and was."""
-        self._lesson: tuple[Frame, object, int] | None = None
-        """The run from which others will be known, what it was given, and `_others` before it."""
-        self.blind = False
-        """Whether what runs is in a module that is known, and so need not be followed."""
+        self._plain: bool | None = None
+        """Whether all attention so far was of a sequence to itself, and heard without the mode."""
+        self._heard = 0
+        """How many calls of attention there were."""
+        self._known: dict[type, list[Known]] = {}
+        """Modules that have run and were followed, by their kind."""
 
     def add(self, listener: Listener) -> None:
         """Let somebody hear."""
@@ -183,7 +180,6 @@ class Session:
     def _changed(self) -> None:
         self.cuts = any(listener.cuts for listener in self.listeners)
         self._expecting = not all(listener.ran for listener in self.listeners)
-        self.blind = False
         self.adjust()
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
@@ -194,14 +190,19 @@ class Session:
             self._expecting = not all(listener.ran for listener in self.listeners)
         if self._resting is not None:
             self._wake()  # it was interrupted, or calls another after all
-        if of_torch(module):
-            return self._rest(module)
-        given = self._repeats(module) and one_sequence(args, named)
-        self.blind = bool(given) and self._knows(module, given)
-        self.frame = Frame(module, self.frame, self.blind)
-        if given and not self.blind and self._lesson is None:
-            self._lesson = self.frame, given, self._others
-        self.adjust()
+        frame = self.frame
+        inside = frame is not None and frame.sealed and not self.cuts
+        if _attends_never(module):
+            if not inside:
+                return self._rest(module)
+            if not hooked(module):
+                return False
+        elif inside and self._knows(module, given(args, named), quiet=True):
+            return False
+        sealed = self._seals(module, args, named)
+        self.frame = Frame(module, frame, sealed, self._heard)
+        if not (inside and sealed):
+            self.adjust()
         return True
 
     def leave(
@@ -219,36 +220,42 @@ class Session:
             frame = frame.parent  # one that was interrupted, and never left
         if frame is None:
             return
-        self.frame, self.blind = frame.parent, False
+        self.frame = frame.parent
+        if frame.parent is not None and frame.parent.sealed and frame.sealed:
+            return
         queries_only = isinstance(module, nn.MultiheadAttention)
         frame.leave(args[:1] if queries_only else (*args, *named.values()), result)
-        if self._lesson is not None and self._lesson[0] is frame:
-            _, given, others = self._lesson
-            self._lesson = None
-            if result is not None and others == self._others and not _goes_backward():
-                self._learn(module, given)
+        if result is not None and not (frame.sealed or self.busy or _goes_backward()):
+            self._learn(module, args, named, quiet=self._heard == frame.heard)
         self.adjust()
 
-    def _repeats(self, module: nn.Module) -> bool:
-        """Whether there are several modules of this kind, and nobody changes what they do."""
-        return (
-            any(listener.kinds[type(module)] > 1 for listener in self.listeners)
-            and not self.cuts
-            and not (running._global_forward_pre_hooks or running._global_forward_hooks)
+    def _learn(
+        self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any], quiet: bool
+    ) -> None:
+        """Remember a module that has run and was followed."""
+        known, what = self._known.setdefault(type(module), []), given(args, named)
+        if len(known) < KNOWN and knowable(module) and not self._knows(module, what, quiet):
+            known.append(Known(module, what, quiet))
+
+    def _knows(self, module: nn.Module, what: object, quiet: bool) -> bool:
+        """Whether a module like this has run when given the same, and, if so asked, quietly."""
+        return self._plain is not False and any(
+            (known.quiet or not quiet) and what == known.given and known.is_like(module)
+            for known in self._known.get(type(module), ())
         )
 
-    def _learn(self, module: nn.Module, given: object) -> None:
-        """Remember a module that has run, was followed, and attended to its own sequence if any."""
-        known = self._known.setdefault(type(module), [])
-        found = snapshot(module) if len(known) < KNOWN else None
-        if found is not None:
-            known.append((given, found))
+    def _seals(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
+        """Whether what attends in the module is a single sequence, and is heard without the mode.
 
-    def _knows(self, module: nn.Module, given: object) -> bool:
-        """Whether one like this has run, given the same."""
-        return self._heard and any(
-            given == other and alike(module, found)
-            for other, found in self._known.get(type(module), ())
+        So it is if it is given no more, and is like one that has run with the mode on, which had
+        nothing to hear.
+        """
+        return (
+            bool(self._plain)
+            and not self.cuts
+            and one_sequence(args, named)
+            and not (running._global_forward_pre_hooks or running._global_forward_hooks)
+            and self._knows(module, given(args, named), quiet=False)
         )
 
     def _rest(self, module: nn.Module) -> bool:
@@ -284,7 +291,7 @@ class Session:
 
     def needs_mode(self) -> None:
         """There is attention that only the mode hears."""
-        self._others += 1
+        self._plain = False
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -329,10 +336,10 @@ class Session:
         doubt: str = "",
     ) -> None:
         """Tell everybody of a call that has run; `output` is ``(b, h, q, e)`` or of its rank."""
-        self._heard = True
+        self._heard += 1
         if _goes_backward():
             return
-        self._others += kind != "self"
+        self._plain = self._plain is not False and kind == "self"
         for listener in self.listeners:
             name = listener.name(self.frame, owner)
             if name is not None:
@@ -372,6 +379,17 @@ class _Mode(TorchFunctionMode):
 def _goes_backward() -> bool:
     """Whether this is a checkpoint, run again for the backward pass."""
     return torch._C._current_graph_task_id() != -1
+
+
+@cache
+def _of_torch(kind: type) -> bool:
+    """Whether this is one of torch's own modules that only call others, or none at all."""
+    return kind.__module__.startswith("torch.nn.modules.") and not issubclass(kind, FAST)
+
+
+def _attends_never(module: nn.Module) -> bool:
+    """Whether it is such a module, and nobody has changed what it does."""
+    return _of_torch(type(module)) and "forward" not in vars(module)  # type: ignore[arg-type]
 
 
 def _whole(module: nn.Module) -> bool:

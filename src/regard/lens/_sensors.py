@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.overrides import handle_torch_function
 
 from regard.attention import attend
 from regard.attention._call import HALF, Call, autocasts, exactly
@@ -39,6 +40,12 @@ def _heard(
     def wrap(function: Function) -> Function:
         @wraps(function)
         def heard(*args: Any, **kwargs: Any) -> Any:
+            deciding = _deciding(args, kwargs)
+            if (
+                deciding
+            ):  # asked as torch asks them, of the function that is now found under its name
+                found = getattr(F, getattr(function, "__name__", ""), heard)
+                return handle_torch_function(found, deciding, *args, **kwargs)
             session = current()
             if session is None or session.busy:
                 return function(*args, **kwargs)
@@ -48,6 +55,25 @@ def _heard(
         return heard
 
     return wrap
+
+
+@cache
+def _decides(kind: type[Tensor]) -> bool:
+    """Whether a kind of tensor has something of its own to say."""
+    how = getattr(kind.__torch_function__, "__func__", kind.__torch_function__)
+    plain = getattr(Tensor.__torch_function__, "__func__", Tensor.__torch_function__)
+    return how is not plain and how is not torch._C._disabled_torch_function_impl
+
+
+def _deciding(args: Arguments, kwargs: Named) -> list[Tensor]:
+    """Tensors among the arguments whose kind decides what a torch function does with them.
+
+    But not nested ones, which cannot be seen through.
+    """
+    if not torch._C._is_torch_function_enabled():
+        return []
+    tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+    return [x for x in tensors if type(x) is not Tensor and not x.is_nested and _decides(type(x))]
 
 
 @_heard
