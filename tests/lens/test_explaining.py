@@ -172,6 +172,21 @@ def test_a_language_model_says_the_next_word(tokenizer: Tokenizer) -> None:
     assert not e.translates
 
 
+def test_words_that_cannot_be_seen_agree_with_nothing(tokenizer: Tokenizer) -> None:
+    """Behind the word, where a language model never looks, all is 0 by every method."""
+    torch.manual_seed(5)
+    model = LanguageModel(TransformerConfig.preset("tiny", vocabulary=tokenizer.size)).eval()
+    e = Lens(model, tokenizer).explain("the street was wide the street was", "wide")
+    before = slice(1, 4)  # without the start
+    assert e.names[before] == ("the", "street", "was")
+    assert e.agreement["norm"] == agreement(e.scores("norm")[before], e.knockout[before])
+    assert [effect.word for effect in e.effects if effect.word > e.word] == []
+    assert [name for name, _ in e.top("attention", 9)] == [
+        e.names[i] for i in sorted(range(1, 4), key=lambda i: -float(e.scores("attention")[i]))
+    ]
+    assert e.conclusion.count("#1") >= 1  # there are two of each
+
+
 def test_a_classifier_says_nothing(tokenizer: Tokenizer) -> None:
     torch.manual_seed(5)
     model = Classifier(TransformerConfig.preset("tiny", vocabulary=tokenizer.size), 2)

@@ -42,6 +42,7 @@ def explained(
     tried = sorted({*foremost(ranked, range(len(words)), most), *also})
     links = {i: Link(here, tuple(words.tokens_of(i))) for i in tried}
     changes = knock(subject, reading, list(links.values()), said)
+    there = {i: link for i, link in links.items() if found.attention[..., i].max() > 0}
     probability = None if changes.said is None else _spread(changes.said, links, len(words))
     return Explanation(
         words=words,
@@ -55,7 +56,7 @@ def explained(
         knockout_of_heads=_knock_heads(subject, reading, links, found.attention.shape, looks),
         probability=probability,
         said=None if said is None else subject.spell(said),
-        effects=_effects(subject, reading, word, links, probability, said),
+        effects=_effects(subject, reading, word, there, probability, said),
         looks=looks,
         translates=subject.translates,
     )
@@ -104,6 +105,8 @@ def _effects(
     real = reading.words.is_word
     own = {link.at: i for i, link in reversed(links.items()) if real[i] and i != word}
     order = sorted(own.values(), key=lambda i: -float(probability[i]))[:TRIED]
+    if not order:
+        return ()
     instead = say_without(subject, reading, [links[i] for i in order], said)
     effects = [Effect(i, subject.spell(found)) for i, found in zip(order, instead, strict=True)]
     before = subject.spell(said)

@@ -122,14 +122,13 @@ class Explanation:
     def top(self, method: str = "attention", n: int = 5) -> list[tuple[str, float]]:
         """The n other words that matter most by a method, with their scores."""
         values = self.scores(method)
-        order = sorted(self._others, key=lambda i: -_number(values[i]))
-        return [(self.names[i], float(values[i])) for i in order[:n]]
+        return [(self.names[i], float(values[i])) for i in self._ranked(method)[:n]]
 
     @property
     def agreement(self) -> dict[str, float]:
         """How far each of the first three agrees with knockout: Spearman's rank correlation.
 
-        Over the other words of the text, so far as their links were cut.
+        Over the other words that it can see, so far as their links were cut.
         """
         return {name: self._agrees(self.scores(name), self.knockout) for name in METHODS[:3]}
 
@@ -146,16 +145,18 @@ class Explanation:
         looker = self.names[self.word]
         if not self._others:
             return f"There is no other word that {looker} could look at."
-        [(most, _)] = self.top("attention", 1)
-        [(matters, moved)] = self.top("knockout", 1)
-        told = f"By attention, {looker} looks at {most} most; " + (
-            "so it is" if most == matters else f"{matters} matters most"
+        most, matters = (self._ranked(method)[0] for method in ("attention", "knockout"))
+        told = f"By attention, {looker} looks at {self._called(most)} most; " + (
+            "so it is" if most == matters else f"{self._called(matters)} matters most"
         )
-        told += f" when links are cut: without {matters}, its vector moves by {moved:.0%}."
+        told += (
+            f" when links are cut: without {self._called(matters)}, its vector moves by "
+            f"{float(self.knockout[matters]):.0%}."
+        )
         return " ".join([told, *map(self._effect, self.effects)])
 
     def _effect(self, effect: Effect) -> str:
-        link = f"{self.names[self.word]} → {self.names[effect.word]}"
+        link = f"{self.names[self.word]} → {self._called(effect.word)}"
         what = "translation" if self.translates else "next word"
         if effect.text == self.said:
             return f"With the link {link} cut, the {what} stays."
@@ -163,8 +164,21 @@ class Explanation:
 
     @property
     def _others(self) -> list[int]:
-        real = self.words.is_word
-        return [i for i in range(len(self.names)) if real[i] and i != self.word]
+        """The other words, so far as the model lets this one see them."""
+        real, seen = self.words.is_word, self.attention.amax((0, 1)) > 0
+        return [i for i in range(len(self.names)) if real[i] and seen[i] and i != self.word]
+
+    def _ranked(self, method: str) -> list[int]:
+        values = self.scores(method)
+        return sorted(self._others, key=lambda i: -_number(values[i]))
+
+    def _called(self, i: int) -> str:
+        """A word by its name, and which of them it is, if there are several."""
+        name, same = (
+            self.names[i],
+            [j for j, name in enumerate(self.names) if name == self.names[i]],
+        )
+        return name if len(same) == 1 else f"{name}#{same.index(i) + 1}"
 
     def _agrees(self, one: Tensor, other: Tensor) -> float:
         kept = [i for i in self._others if not math.isnan(float(other[i]))]
