@@ -7,6 +7,7 @@ import importlib.util
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -269,3 +270,15 @@ def test_a_reader_that_leaves_early_is_no_error(model: Path) -> None:
         process.wait(timeout=60)
         assert process.stderr is not None
         assert process.stderr.read() == b""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a signal")
+def test_stopped_from_the_keyboard_is_no_success(model: Path) -> None:
+    with started(model) as process:
+        given, said = ends(process)
+        given.write(b"two.\n")
+        given.flush()
+        assert said.readline() == b"zwei!\n"
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (errors, process.returncode) == (b"regard: stopped\n", 130)

@@ -52,6 +52,11 @@ def _of_another(folder: Path) -> None:
     path.write_text(path.read_text().replace('"step": 20', '"step": 30'))
 
 
+def _field_missing(folder: Path) -> None:
+    path = folder / "state.json"
+    path.write_text(path.read_text().replace('"epoch": 20,', ""))
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a bit turned": (_flip, "model.safetensors: damaged: not what was written"),
     "cut off": (_cut, "optimizer.safetensors: damaged: not what was written"),
@@ -59,6 +64,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no state": (lambda f: (f / "state.json").unlink(), "state.json: cannot be read: No such"),
     "no JSON": (lambda f: (f / "state.json").write_text("{"), "state.json: damaged: "),
     "of another update": (_of_another, "state.json: damaged: it is of update 30"),
+    "a field missing": (_field_missing, "state.json: damaged: not what was written"),
     "other JSON": (lambda f: (f / "state.json").write_text("[]"), "damaged: "),
 }
 

@@ -83,6 +83,7 @@ def test_that_compiled_code_came_or_went_is_said(
     out = quietly(longer(config, max_steps=2), tmp_path / "run")
     (path,) = (out / "checkpoints").glob("*/state.json")
     state = json.loads(path.read_text())
+    del state["digest"]
     for was, said in ((state["compiled"], False), (not state["compiled"], True)):
         path.write_text(json.dumps({**state, "compiled": was}))
         shutil.copytree(out, tmp_path / str(was))
@@ -136,11 +137,29 @@ def test_the_average_is_the_mean_of_the_last_validated(config: RunConfig, tmp_pa
     assert torch.allclose(weights(out)[name], chosen, atol=1e-7)
 
 
-def test_it_stops_early_when_nothing_gets_better(config: RunConfig, tmp_path: Path) -> None:
+def test_it_stops_early_when_nothing_gets_better(
+    config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = judged(longer(config, learning_rate=0.0, max_steps=200), patience=2)
-    out = quietly(config, tmp_path / "run")
+    out = train(config, tmp_path / "run")
+    told = "No better in 2 validations: stopped after update 30; the best was 10.\n"
+    assert told in capsys.readouterr().err
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     assert max(line["step"] for line in log) == 30
+
+
+def test_of_equal_bleu_the_less_loss_decides(
+    config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While it says the same, and early on it does, it may well get better."""
+    config = longer(config, max_steps=6, learning_rate=1e-6, warmup=1)
+    config = judged(config, valid_every=2, judge="bleu", average=1, patience=1)
+    out = train(config, tmp_path / "run")
+    log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    valid = [line for line in log if line["kind"] == "valid"]
+    assert len({line["bleu"] for line in valid}) == 1
+    assert [line["best"] for line in valid] == [True] * 3
+    assert "No better" not in capsys.readouterr().err
 
 
 def test_fine_tuning_starts_from_another_model(config: RunConfig, tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from typer.exceptions import TyperException
 
 from regard.errors import RegardError
 
+INTERRUPTED = 130
+"""The status of a program that was stopped from the keyboard."""
 VERBS = (
     "explain", "compare", "steps", "train", "translate",
     "score", "export", "corpus", "serve", "vectors",
@@ -52,12 +54,15 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     asked = [verb for verb in VERBS if sys.argv[1:2] == [verb]]  # the others cost time to import
     try:
-        program(asked or VERBS)(prog_name="regard", standalone_mode=False)
+        status = program(asked or VERBS)(prog_name="regard", standalone_mode=False)
+        if status == INTERRUPTED:  # typer returns it, and raises nothing
+            print("regard: stopped", file=sys.stderr)
+            sys.exit(INTERRUPTED)
     except TyperException as error:
         print(f"regard: {error.format_message()}", file=sys.stderr)
         sys.exit(error.exit_code)
     except typer.Abort:
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except RegardError as error:
         print(f"regard: {error}", file=sys.stderr)
         sys.exit(1)

@@ -64,6 +64,7 @@ class Checkpoints:
                 digests[path.name] = _digest(path)
                 _flush(path)
             state = {"step": checkpoint.step, **checkpoint.state, "files": digests}
+            state["digest"] = _digest_of(state)
             path = beside / "state.json"
             path.write_text(json.dumps(state, indent=1), encoding="utf-8")
             _flush(path)
@@ -92,7 +93,12 @@ class Checkpoints:
             if state["step"] != step:
                 path = folder / "state.json"
                 raise FileError(f"{path}: damaged: it is of update {state['step']}")
+            if state.pop("digest", None) not in (None, _digest_of(state)):
+                path = folder / "state.json"
+                raise FileError(f"{path}: damaged: not what was written")
             return Checkpoint(step, tensors["model"], tensors["optimizer"], state)
+        except FileError:
+            raise
         except OSError as error:
             raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
         except (ValueError, KeyError, TypeError, safetensors.SafetensorError) as error:
@@ -130,6 +136,11 @@ class Checkpoints:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+
+
+def _digest_of(state: dict[str, Any]) -> str:
+    written = json.dumps(state, sort_keys=True).encode()
+    return hashlib.blake2b(written).hexdigest()[:32]
 
 
 def _flush(path: Path) -> None:

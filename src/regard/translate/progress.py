@@ -77,6 +77,8 @@ class Progress:
         """Figures of a validation."""
         self._write({"kind": "valid", **figures})
         text = f"validation at update {figures['step']:,}: loss {figures['loss']:.3f}, "
+        if figures.get("averaged"):
+            text = f"the average of {figures['averaged']} updates: loss {figures['loss']:.3f}, "
         text += f"perplexity {figures['perplexity']:.1f}"
         if figures.get("bleu") is not None:
             self.bleu = figures["bleu"]

@@ -43,6 +43,8 @@ from regard.translate.settling import learn_only, settle, settled
 from regard.translate.translator import Translator
 from regard.translate.workers import Workers
 
+TIE = 1e-6
+"""What the loss counts beside BLEU: nothing, unless that is the same."""
 TELL_EVERY = 50
 """Updates between two lines of the log."""
 
@@ -146,11 +148,16 @@ class _Run:
             self.progress.say("No checkpoint of this run is left: beginning anew.")
         last = self._last()
         end = min(last, self.config.training.stop_at or last)
-        if self.state.step < end:
+        if self.state.step < end and not self._stale():
             self._introduce(end)
             if self.workers.first:
                 self.progress.start(self.state.step, end)
             self._loop(last, end)
+        if self._stale():
+            self.progress.say(
+                f"No better in {self.state.stale} validations: stopped after update "
+                f"{self.state.step:,}; the best was {self.state.best_step:,}."
+            )
         if self.workers.first:
             self._finish()
         self.workers.wait()
@@ -273,7 +280,9 @@ class _Run:
                 tokenize=self.config.validation.bleu_tokenize,
             ).score
         figures["seconds"] = time.perf_counter() - started
-        figures["judged"] = figures.get("bleu", -mean)
+        figures["judged"] = -mean
+        if "bleu" in figures:  # of equal ones, and early on all are 0, the less loss decides
+            figures["judged"] = figures["bleu"] - TIE * mean
         self.model.train()
         return figures
 
@@ -313,8 +322,9 @@ class _Run:
         if average > 1 and len(steps) > 1:
             _fill(self.model, self.checkpoints.average(steps))
             figures = self._measure()
+            judged = figures.pop("judged")
             self.progress.valid({"step": state.step, "averaged": len(steps), **figures})
-            if best and figures["judged"] < state.best:
+            if best and judged < state.best:
                 self.progress.say(f"The average is no better than update {best:,}.")
                 _fill(self.model, self.checkpoints.read(best).model)
         elif best and best != state.step:
