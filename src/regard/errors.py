@@ -49,3 +49,12 @@ def shape(tensor: object) -> str:
     '(2,8,5,64)'
     """
     return "(" + ",".join(str(size) for size in getattr(tensor, "shape", ())) + ")"
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """So many of something, as people say it.
+
+    >>> counted(1, "pair"), counted(2500, "pair"), counted(0, "batch", "batches")
+    ('1 pair', '2,500 pairs', '0 batches')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ def write_text(path: str | Path, forms: Mapping[str, Callable[[], str]], caller:
     try:
         handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
-        raise FileError(f"{caller}: cannot write {target}: {error.strerror}") from None
+        raise FileError(f"{caller}: cannot write {target}: {why(error)}") from None
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
@@ -32,12 +33,22 @@ def write_text(path: str | Path, forms: Mapping[str, Callable[[], str]], caller:
     except BaseException as error:
         os.unlink(beside)
         if isinstance(error, OSError):
-            raise FileError(f"{caller}: cannot write {target}: {error.strerror}") from None
+            raise FileError(f"{caller}: cannot write {target}: {why(error)}") from None
         if isinstance(error, UnicodeEncodeError):
             raise FileError(
                 f"{caller}: cannot write {target}: the text has characters that are not Unicode"
             ) from None
         raise
+
+
+def why(error: Exception) -> str:
+    """The reason why something could not be written, and what to do if the disk is full."""
+    said = str(error)
+    # The second is Rust's, the third NumPy's.
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    if full or "No space left" in said or " requested and " in said:
+        return "the disk is full; make room and run the same again"
+    return getattr(error, "strerror", None) or said
 
 
 def make_usual(path: str | Path) -> None:

@@ -108,6 +108,12 @@ def test_quiet_says_nothing(run: Run) -> None:
         ("[model]\nheads = 3", "TransformerConfig: width=512 does not split into heads=3"),
         ("model = 3", "recipe.toml: model is not a section; write [model]"),
         ("preset = 'huge'", "recipe.toml: preset 'huge' is unknown, expected one of tiny"),
+        ("preset = ['tiny']", "recipe.toml: preset ['tiny'] is unknown, expected one of tiny"),
+        ("preset = {tiny = 1}", "recipe.toml: preset {'tiny': 1} is unknown, expected one of tiny"),
+        ("[[data]]\nsource = 'x'", "recipe.toml: data is not a section; write [data]"),
+        ("[data]\nsource = ['x']", "recipe.toml: source is ['x'], expected text in quotes"),
+        ("[training]\nclip = inf", "train: clip=inf, expected a finite number"),
+        ("[training]\nepochs = " + "9" * 5000, "recipe.toml: not TOML"),
         ("[model", "recipe.toml: not TOML"),
     ],
 )
@@ -127,6 +133,7 @@ def test_a_bad_recipe_is_told_in_one_line(run: Run, content: str, told: str) -> 
         (("--preset=huge",), "train: --preset huge is unknown"),
         (("--source=none.en", "--target=train.de"), "none.en"),
         (("--target=train.de",), "train: --source is missing"),
+        (("--weight-decay=nan",), "train: weight_decay=nan, expected a finite number"),
     ],
 )
 def test_a_bad_option_is_told_in_one_line(run: Run, arguments: tuple[str, ...], told: str) -> None:

@@ -293,11 +293,11 @@ def test_bad_numbers(make: Make) -> None:
         (lambda: Batches(pairs, 10).epoch(-1), "Batches: epoch -1, expected 0 or more"),
         (
             lambda: Batches(pairs, 10).epoch(0, 3),
-            "Batches.epoch: start=3, but epoch 0 has 1 batches",
+            "Batches.epoch: start=3, but epoch 0 has 1 batch",
         ),
         (
             lambda: Batches(pairs, 10).epoch(0, -1),
-            "Batches.epoch: start=-1, but epoch 0 has 1 batches",
+            "Batches.epoch: start=-1, but epoch 0 has 1 batch",
         ),
     ):
         with pytest.raises(OptionError) as caught:

@@ -158,6 +158,14 @@ def test_one_file_that_is_no_tsv(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("files", [("a.tsv", "b.de"), ("b.en", "a.tsv.gz")])
+def test_a_tsv_file_holds_both_sides(files: tuple[str, str]) -> None:
+    with pytest.raises(
+        OptionError, match=r"read_pairs: a\.tsv\S* and another file, but a \.tsv file"
+    ):
+        read_pairs(*files)
+
+
 def test_files_are_not_read_further_than_asked(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", b"one\teins\n" * 100_000 + b"\xff")
     pairs = read_pairs(path)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from pathlib import Path
 
+import jaxtyping
 import pytest
 
 from regard.errors import FileError, OptionError
 from regard.nn import TransformerConfig
-from regard.translate import RunConfig, TrainingConfig, ValidationConfig
+from regard.translate import DataConfig, RunConfig, TrainingConfig, ValidationConfig
 
 
 def test_a_configuration_survives_its_file() -> None:
@@ -65,8 +67,51 @@ def test_no_warmup_begins_at_the_top() -> None:
         ({"learning_rate": -1.0}, "learning_rate=-1.0, expected at least 0"),
         ({"max_steps": 0}, "max_steps=0, expected at least 1"),
         ({"schedule": "linear"}, "schedule='linear', expected one of inverse_sqrt, cosine"),
+        ({"learning_rate": math.nan}, "learning_rate=nan, expected a finite number"),
+        ({"learning_rate": math.inf}, "learning_rate=inf, expected a finite number"),
+        ({"weight_decay": math.nan}, "weight_decay=nan, expected a finite number"),
+        ({"clip": math.inf}, "clip=inf, expected a finite number"),
+        ({"smoothing": math.nan}, "smoothing=nan, expected 0 up to"),
+        ({"seed": 10**19}, "seed is too large, expected at most 18 digits"),
     ],
 )
 def test_nonsense_is_refused(changes: dict[str, object], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         TrainingConfig(**changes)  # type: ignore[arg-type]
+
+
+def test_pairs_are_never_too_unequal_or_the_limit_is_a_number() -> None:
+    assert DataConfig(max_ratio=math.inf).max_ratio == math.inf
+    with pytest.raises(OptionError, match="max_ratio=nan, expected a finite number"):
+        DataConfig(max_ratio=math.nan)
+
+
+def test_a_path_is_as_good_as_its_text(tmp_path: Path) -> None:
+    config = RunConfig(
+        DataConfig(tmp_path / "a.en", tmp_path / "a.de"),
+        training=TrainingConfig(init_from=tmp_path),
+    )
+    text = RunConfig(
+        DataConfig(str(tmp_path / "a.en"), str(tmp_path / "a.de")),
+        training=TrainingConfig(init_from=str(tmp_path)),
+    )
+    assert config == text
+    assert RunConfig.from_json(config.to_json(), "config.json") == config
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"epochs": "3"}, "train: epochs is '3', expected a whole number"),
+        ({"epochs": None}, "train: epochs is None, expected a whole number"),
+        ({"clip": 10**400}, "train: clip is too large, expected at most 18 digits"),
+    ],
+)
+def test_another_type_is_refused(changes: dict[str, object], words: str) -> None:
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)  # which would refuse it in its own words
+    try:
+        with pytest.raises(OptionError, match=words):
+            TrainingConfig(**changes)  # type: ignore[arg-type]
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", before)

@@ -18,8 +18,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.errors import FileError, OptionError
-from regard.files import make_usual
+from regard.errors import FileError, OptionError, counted
+from regard.files import make_usual, why
 from regard.text.tokenizer import Tokenizer
 
 CHUNK = 8192
@@ -73,14 +73,14 @@ class Report:
     unknown_tokens: int = 0
 
     def __str__(self) -> str:
-        lines = [f"{self.read:,} pairs read, {self.kept:,} kept"]
-        for count, why in (
+        lines = [f"{counted(self.read, 'pair')} read, {self.kept:,} kept"]
+        for count, reason in (
             (self.empty, "empty on a side"),
             (self.duplicate, "there before"),
             (self.unequal, "too unequal in length"),
         ):
             if count:
-                lines.append(f"{count:,} left out: {why}")
+                lines.append(f"{count:,} left out: {reason}")
         if self.too_long:
             named = ", ".join(f"{line:,}" for line in self.too_long_lines)
             more = ", …" if self.too_long > len(self.too_long_lines) else ""
@@ -88,9 +88,11 @@ class Report:
                 f"{self.too_long:,} left out: too long, up to {self.longest:,} tokens "
                 f"({'line' if self.too_long == 1 else 'lines'} {named}{more})"
             )
-        lines.append(f"{self.source_tokens:,} source tokens, {self.target_tokens:,} target tokens")
+        sides = (self.source_tokens, "source token"), (self.target_tokens, "target token")
+        lines.append(", ".join(counted(*side) for side in sides))
         if self.unknown_tokens:
-            lines.append(f"{self.unknown_tokens:,} tokens are unknown to the tokenizer")
+            are = counted(self.unknown_tokens, "token is", "tokens are")
+            lines.append(f"{are} unknown to the tokenizer")
         return "\n".join(lines)
 
 
@@ -161,7 +163,7 @@ class EncodedPairs:
             folder.parent.mkdir(parents=True, exist_ok=True)
             beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
         except OSError as error:
-            raise FileError(f"{folder}: cannot be written: {error.strerror}") from None
+            raise FileError(f"{folder}: cannot be written: {why(error)}") from None
         try:
             writer = _Writer(tokenizer, cleaning or Cleaning())
             writer.write(pairs, beside, progress)
@@ -171,7 +173,7 @@ class EncodedPairs:
         except FileError:
             raise
         except OSError as error:
-            raise FileError(f"{folder}: cannot be written: {error.strerror or error}") from None
+            raise FileError(f"{folder}: cannot be written: {why(error)}") from None
         finally:
             shutil.rmtree(beside, ignore_errors=True)
         return cls(folder)

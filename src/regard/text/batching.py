@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.attention import Mask, padding
-from regard.errors import OptionError
+from regard.errors import OptionError, counted
 from regard.text._encoded import EncodedPairs, Numbers
 from regard.text.tokenizer import Tokenizer
 
@@ -146,7 +146,8 @@ class Batches:
         plan = self._plan(number)
         if not 0 <= start <= len(plan):
             raise OptionError(
-                f"Batches.epoch: start={start}, but epoch {number} has {len(plan)} batches"
+                f"Batches.epoch: start={start}, but epoch {number} has "
+                f"{counted(len(plan), 'batch', 'batches')}"
             )
         return (self._make(plan.sentences(i)) for i in range(start, len(plan)))
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
-from regard.errors import FileError, OptionError
+from regard.errors import FileError, OptionError, counted
 from regard.text._encoded import Cleaning, EncodedPairs, Report
 
-__all__ = ["Cleaning", "EncodedPairs", "Report", "read_lines", "read_pairs"]
+__all__ = ["Cleaning", "EncodedPairs", "Report", "is_tsv", "read_lines", "read_pairs"]
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
@@ -45,13 +45,23 @@ def read_pairs(source: str | Path, target: str | Path | None = None) -> Iterator
     the n-th pair is always the n-th line.
     """
     if target is not None:
+        for path in filter(is_tsv, (source, target)):
+            raise OptionError(
+                f"read_pairs: {path} and another file, but a .tsv file holds both sides; give it "
+                "alone"
+            )
         return _side_by_side(Path(source), Path(target))
-    if Path(source).name.removesuffix(".gz").endswith(".tsv"):
+    if is_tsv(source):
         return _columns(Path(source))
     raise OptionError(
         f"read_pairs: {source} alone, expected a second file with the translations, or one file "
         "of two columns whose name ends in .tsv or .tsv.gz"
     )
+
+
+def is_tsv(path: str | Path) -> bool:
+    """Whether a file holds both sides, by its name."""
+    return Path(path).name.removesuffix(".gz").endswith(".tsv")
 
 
 def _side_by_side(source: Path, target: Path) -> Iterator[tuple[str, str]]:
@@ -61,8 +71,8 @@ def _side_by_side(source: Path, target: Path) -> Iterator[tuple[str, str]]:
             most = number + 1 + sum(1 for _ in lines)
             counts = (number, most) if one is None else (most, number)
             raise FileError(
-                f"{source} has {counts[0]:,} lines but {target} has {counts[1]:,}; line n of the "
-                "one must be the translation of line n of the other"
+                f"{source} has {counted(counts[0], 'line')} but {target} has {counts[1]:,}; line n "
+                "of the one must be the translation of line n of the other"
             )
         yield one, other
 

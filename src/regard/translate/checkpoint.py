@@ -12,7 +12,6 @@ before it is used.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
@@ -26,6 +25,7 @@ import safetensors.torch
 from torch import Tensor
 
 from regard.errors import FileError
+from regard.files import why
 
 Tensors = dict[str, Tensor]
 
@@ -75,8 +75,13 @@ class Checkpoints:
             shutil.rmtree(beside, ignore_errors=True)
             raise FileError(
                 f"train: checkpoint {self._path(checkpoint.step)} cannot be written: "
-                f"{_why(error)}; the one of step {max(self.steps(), default=0)} is intact"
+                f"{why(error)}; {self.left()}"
             ) from None
+
+    def left(self) -> str:
+        """What a run that must stop now can go on from, in words."""
+        there = self.steps()
+        return f"the one of update {there[-1]:,} is intact" if there else "there is none before it"
 
     def read(self, step: int) -> Checkpoint:
         """The checkpoint of this update, or a `FileError` that says what is wrong with it."""
@@ -150,8 +155,3 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _why(error: Exception) -> str:
-    full = isinstance(error, OSError) and error.errno == errno.ENOSPC
-    return "the disk is full" if full or "No space left" in str(error) else str(error)

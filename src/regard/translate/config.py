@@ -25,13 +25,13 @@ from regard.translate.scoring import TOKENIZERS
 class DataConfig:
     """Which sentences, and how they are cut into subwords."""
 
-    source: str = ""
+    source: str | Path = ""
     """Sentences to translate, one a line; plain or .gz. Or both columns in one .tsv file."""
-    target: str = ""
+    target: str | Path = ""
     """Their translations, line by line; left out when the source is a .tsv file."""
-    valid_source: str = ""
+    valid_source: str | Path = ""
     """Sentences to validate on; if not given, some are split off from the training data."""
-    valid_target: str = ""
+    valid_target: str | Path = ""
     """Their translations."""
     subwords: str = "unigram"
     """How words are cut: unigram, or bytes (byte-level pairs)."""
@@ -43,9 +43,11 @@ class DataConfig:
     """Whether a pair that comes twice is dropped the second time."""
 
     def __post_init__(self) -> None:
+        _settle_types(self)
         _one_of(self, "subwords", ("unigram", "bytes"))
         _at_least(self, "longest", 1)
-        _at_least(self, "max_ratio", 1.0)
+        if self.max_ratio != math.inf:  # which keeps all
+            _at_least(self, "max_ratio", 1.0)
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class TrainingConfig:
     """Pulls weights towards 0, apart from the gradient (AdamW)."""
     clip: float = 1.0
     """Gradients longer than this are shortened to it; 0: never."""
-    init_from: str = ""
+    init_from: str | Path = ""
     """Start from the weights and subwords of this model's folder: fine-tuning."""
     learns: str = ""
     """With `init_from`, the parts that learn, by their names: "encoder.blocks.3 encoder.norm".
@@ -83,6 +85,7 @@ class TrainingConfig:
     """The same seed, data and machine give the same model, bit for bit."""
 
     def __post_init__(self) -> None:
+        _settle_types(self)
         _one_of(self, "schedule", ("inverse_sqrt", "cosine"))
         for name in ("epochs", "batch_tokens", "accumulate"):
             _at_least(self, name, 1)
@@ -142,6 +145,7 @@ class ValidationConfig:
     """How sacreBLEU cuts words: 13a, or none for text that is tokenised already, …"""
 
     def __post_init__(self) -> None:
+        _settle_types(self)
         _one_of(self, "judge", ("bleu", "loss"))
         _one_of(self, "bleu_tokenize", TOKENIZERS)
         for name in ("valid_every", "checkpoint_every"):
@@ -220,10 +224,10 @@ def read_toml(path: str | Path) -> tuple[str | None, dict[str, Any]]:
         given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also text that is not UTF-8
         raise FileError(f"{path}: not TOML: {error}") from None
     preset = given.pop("preset", None)
-    if preset is not None and preset not in PRESETS:
+    if preset is not None and not (isinstance(preset, str) and preset in PRESETS):
         raise OptionError(
             f"{path}: preset {preset!r} is unknown, expected one of {', '.join(PRESETS)}"
         )
@@ -231,30 +235,45 @@ def read_toml(path: str | Path) -> tuple[str | None, dict[str, Any]]:
 
 
 def field_types(kind: Any) -> dict[str, type]:
-    """The plain type of each field of a configuration; ``int | None`` counts as int."""
+    """The plain type of each field of a configuration.
+
+    ``int | None`` counts as int, and ``str | Path`` as str.
+    """
     hints = get_type_hints(kind)
     found: dict[str, type] = {}
     for one in fields(kind):
         hint = hints[one.name]
         if isinstance(hint, types.UnionType):
-            (hint,) = (part for part in get_args(hint) if part is not type(None))
+            (hint,) = (part for part in get_args(hint) if part not in (type(None), Path))
         found[one.name] = hint
     return found
 
 
 def _typed(kind: Any, name: str, value: Any, where: str) -> Any:
-    """The value if it has the type of the field (a whole number may stand for a float)."""
+    """The value if it has the type of the field; a whole number may stand for a float, and a path
+    for its text."""
     wanted = field_types(kind)[name]
     optional = next(one for one in fields(kind) if one.name == name).default is None
     if value is None and optional:
         return None
+    if type(value) is int and abs(value) >= 2**63:
+        raise OptionError(f"{where}: {name} is too large, expected at most 18 digits")
     if wanted is float and type(value) is int:
         return float(value)
+    if wanted is str and isinstance(value, Path):
+        return str(value)
     if type(value) is not wanted:
         raise OptionError(
             f"{where}: {name} is {value!r}, expected {WORDS.get(wanted, wanted.__name__)}"
         )
     return value
+
+
+def _settle_types(config: Any) -> None:
+    """Bring each field into its type, or raise."""
+    for one in fields(config):
+        settled = _typed(type(config), one.name, getattr(config, one.name), "train")
+        object.__setattr__(config, one.name, settled)
 
 
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text in quotes"}
@@ -274,5 +293,7 @@ def _one_of(config: object, name: str, known: tuple[str, ...]) -> None:
 
 def _at_least(config: object, name: str, least: float | int) -> None:
     value = getattr(config, name)
+    if not math.isfinite(value):
+        raise OptionError(f"train: {name}={value}, expected a finite number")
     if value < least:
         raise OptionError(f"train: {name}={value}, expected at least {least}")

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from regard.errors import FileError, OptionError
+from regard.errors import FileError, OptionError, counted
 from regard.files import write_text
 from regard.text import Cleaning, EncodedPairs, Tokenizer, read_pairs
+from regard.text.corpus import is_tsv
 from regard.translate.config import DataConfig
 
 SPLIT_OFF = 1000
@@ -46,50 +47,100 @@ def prepare(
     say: Callable[[str], None],
 ) -> None:
     """Write tokenizer and encoded pairs into the folder, and say what the data is like."""
-    if not data.source:
-        raise OptionError("train: --source is missing; give a file with one sentence a line")
-    if not data.target and ".tsv" not in Path(data.source).suffixes:
-        raise OptionError("train: --target is missing; give the translations, line by line")
-    if bool(data.valid_source) != bool(data.valid_target) and ".tsv" not in data.valid_source:
-        raise OptionError("train: --valid-source and --valid-target go together; give both")
     total = sum(1 for _ in _pairs(data))
     if total == 0:
         raise FileError(f"{data.source}: no sentence pairs in it")
     if data.valid_source:
-        held = list(read_pairs(data.valid_source, data.valid_target or None))
+        held = dict(enumerate(read_pairs(data.valid_source, data.valid_target or None)))
         chosen: set[int] = set()
         if not held:
             raise FileError(f"{data.valid_source}: no sentence pairs in it")
     else:
         chosen = _split(total, seed)
-        held = [pair for i, pair in enumerate(_pairs(data)) if i in chosen]
+        held = {i: pair for i, pair in enumerate(_pairs(data)) if i in chosen}
         say(
-            f"No validation files: {len(held):,} of the {total:,} pairs are split off to "
-            "validate on, and not trained on."
+            f"No validation files: {len(held):,} of the {total:,} pairs "
+            f"{'is' if len(held) == 1 else 'are'} split off to validate on, and not trained on."
         )
     if tokenizer is None:
-        say(f"Learning {vocabulary:,} subwords from {total:,} pairs …")
+        say(f"Learning {vocabulary:,} subwords from {counted(total, 'pair')} …")
         rest = (pair for i, pair in enumerate(_pairs(data)) if i not in chosen)
         tokenizer = Tokenizer.train(chain.from_iterable(rest), vocabulary, data.subwords)
-    cleaning = Cleaning(data.longest, data.max_ratio, data.drop_duplicates)
-    known = set(held)
-    apart = ((i in chosen, pair) for i, pair in enumerate(_pairs(data)))
-    own = (None if held_out or pair in known else pair for held_out, pair in apart)
-    say(f"Cutting {total:,} pairs into subwords …")
-    train = EncodedPairs.build(own, tokenizer, folder / "data" / "train", cleaning)
-    if (both := total - len(chosen) - train.report.read) > 0:
-        say(f"{both:,} left out: in the validation part as well")
-    say(str(train.report))
+    say(f"Cutting {counted(total, 'pair')} into subwords …")
+    known = set(held.values())
+    apart = (None if i in chosen else pair for i, pair in enumerate(_pairs(data)))
+    _write_training_part(data, apart, known, tokenizer, folder, say)
     everything = Cleaning(data.longest, float("inf"), drop_duplicates=False)
-    valid = EncodedPairs.build(held, tokenizer, folder / "data" / "valid", everything)
+    # With gaps, so that lines are counted as in the file.
+    lines = (held.get(i) for i in range(max(held) + 1))
+    valid = EncodedPairs.build(lines, tokenizer, folder / "data" / "valid", everything)
     if valid.report.kept < valid.report.read:
         say(f"Of the validation part, for its loss: {valid.report}")
     write_text(
         folder / "data" / "valid.json",
-        {".json": lambda: json.dumps(held, ensure_ascii=False)},
+        {".json": lambda: json.dumps(list(held.values()), ensure_ascii=False)},
         "train",
     )
     tokenizer.save(folder / "tokenizer.json")
+
+
+def _write_training_part(
+    data: DataConfig,
+    pairs: Iterator[Pair | None],
+    known: set[Pair],
+    tokenizer: Tokenizer,
+    folder: Path,
+    say: Callable[[str], None],
+) -> None:
+    """Encode the pairs that are not known from the validation part, and say what was left out."""
+    both = others = 0
+
+    def own() -> Iterator[Pair | None]:
+        nonlocal both, others
+        for pair in pairs:
+            both += pair in known
+            others += pair is not None and pair not in known
+            yield None if pair in known else pair
+
+    cleaning = Cleaning(data.longest, data.max_ratio, data.drop_duplicates)
+    try:
+        train = EncodedPairs.build(own(), tokenizer, folder / "data" / "train", cleaning)
+    except FileError:
+        if both and not others:
+            raise FileError(
+                f"train: all pairs of {data.source} are in the validation part as well, on which "
+                "nothing is trained; give other sentences to validate on, or none"
+            ) from None
+        raise
+    if both:
+        say(f"{both:,} left out: in the validation part as well")
+    say(str(train.report))
+
+
+def check_files(data: DataConfig) -> None:
+    """Raise unless both sides of the sentences are given, in files that can be read again."""
+    if not data.source:
+        raise OptionError("train: --source is missing; give a file with one sentence a line")
+    if not data.target and not is_tsv(data.source):
+        raise OptionError("train: --target is missing; give the translations, line by line")
+    if bool(data.valid_source) != bool(data.valid_target) and not is_tsv(data.valid_source):
+        raise OptionError("train: --valid-source and --valid-target go together; give both")
+    sides = (
+        ("source", data.source, data.target),
+        ("valid-source", data.valid_source, data.valid_target),
+    )
+    for name, source, target in sides:
+        for path in filter(is_tsv, (source, target) if target else ()):
+            raise OptionError(
+                f"train: {path} holds both sides, a sentence, a tab and its translation a line; "
+                f"give it as --{name} and leave --{name.replace('source', 'target')} out"
+            )
+        for path in (source, target):
+            if path and Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+                raise FileError(
+                    f"train: {path} is no file but a stream, and the sentences are read more than "
+                    "once; write them to a file first"
+                )
 
 
 def open_prepared(folder: Path) -> Prepared:
@@ -97,15 +148,31 @@ def open_prepared(folder: Path) -> Prepared:
     path = folder / "data" / "valid.json"
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        sources, targets = [str(source) for source, _ in held], [str(target) for _, target in held]
+    except (OSError, ValueError, TypeError) as error:
         raise FileError(f"{path}: cannot be read: {error}; train into a new folder") from None
-    return Prepared(
-        Tokenizer.load(folder / "tokenizer.json"),
-        EncodedPairs.open(folder / "data" / "train"),
-        EncodedPairs.open(folder / "data" / "valid"),
-        [source for source, _ in held],
-        [target for _, target in held],
-    )
+    path = folder / "tokenizer.json"
+    tokenizer = Tokenizer.load(path)
+    train, valid = (EncodedPairs.open(folder / "data" / part) for part in ("train", "valid"))
+    prepared = Prepared(tokenizer, train, valid, sources, targets)
+    if tokenizer.fingerprint != train.tokenizer and not _cuts_alike(prepared):
+        raise FileError(
+            f"{path}: not the tokenizer that cut the sentences in {folder / 'data'}; put that one "
+            "back, or train into a new folder"
+        )
+    return prepared
+
+
+def _cuts_alike(prepared: Prepared) -> bool:
+    """Whether the tokenizer makes the numbers of the validation part that are there.
+
+    A fingerprint may also differ because another version of the library writes other JSON.
+    """
+    cut, longest = prepared.tokenizer.encode_batch, prepared.valid.cleaning.max_length
+    pairs = zip(cut(prepared.valid_sources), cut(prepared.valid_targets), strict=True)
+    kept = (pair for pair in pairs if all(0 < len(side) <= longest for side in pair))
+    numbers = [number for pair in kept for side in pair for number in side]
+    return np.array_equal(numbers, prepared.valid.tokens)
 
 
 def _pairs(data: DataConfig) -> Iterator[Pair]:
@@ -117,8 +184,8 @@ def _split(total: int, seed: int) -> set[int]:
     count = min(SPLIT_OFF, total // 20)
     if count == 0:
         raise OptionError(
-            f"train: {total} pairs are too few to split a validation part off; "
-            "give --valid-source and --valid-target"
+            f"train: {counted(total, 'pair')} {'is' if total == 1 else 'are'} too few to split a "
+            "validation part off; give --valid-source and --valid-target"
         )
     drawn = np.random.Generator(np.random.PCG64(seed)).choice(total, count, replace=False)
     return set(drawn.tolist())

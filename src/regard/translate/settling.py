@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from regard.errors import FileError, OptionError
-from regard.files import write_text
+from regard.files import why, write_text
 from regard.nn import Transformer
 from regard.text import Tokenizer
 from regard.translate.config import RunConfig
 from regard.translate.model_files import TOKENIZER, bundled, load_model
-from regard.translate.preparing import prepare
+from regard.translate.preparing import check_files, prepare
 
 MAY_CHANGE = ("training.epochs", "training.max_steps", "training.stop_at", "validation.patience")
 """What may differ when a run goes on: how long it lasts."""
@@ -40,11 +40,12 @@ def settle(asked: RunConfig, config: RunConfig, folder: Path, say: Callable[[str
         raise FileError(f"train: {folder} is a file; give a folder as --out")
     if folder.exists() and not all(map(_begun, folder.iterdir())):
         raise FileError(f"train: {folder} is not empty and holds no run; give another --out")
+    check_files(config.data)
     try:
         shutil.rmtree(folder / "data", ignore_errors=True)
         (folder / "data").mkdir(parents=True)
     except OSError as error:
-        raise FileError(f"train: {folder} cannot be made: {error.strerror}") from None
+        raise FileError(f"train: {folder} cannot be made: {why(error)}") from None
     tokenizer = None
     if config.training.init_from:
         tokenizer = Tokenizer.load(bundled(config.training.init_from) / TOKENIZER)
