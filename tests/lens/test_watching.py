@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention.bias import causal_lower_right, causal_upper_left
+from torch.nn.attention.flex_attention import flex_attention
 from torch.nn.functional import scaled_dot_product_attention as imported
 from torch.utils.checkpoint import checkpoint
 
@@ -208,39 +209,6 @@ def test_self_and_cross(x: Tensor) -> None:
     assert unchanged(model, x).kind("") == "self"
     assert unchanged(model, x, memory).kind("") == "cross"
     assert unchanged(model, x, x.clone()).kind("") == "cross"
-
-
-def test_a_module_without_parameters_knows_from_its_caller(x: Tensor) -> None:
-    class Product(nn.Module):
-        def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            return F.scaled_dot_product_attention(q * 2, k, v)
-
-    class Outer(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.qkv, self.product = nn.Linear(WIDTH, 3 * WIDTH), Product()
-
-        def forward(self, x: Tensor, context: Tensor | None = None) -> Tensor:
-            q, k, v = self.qkv(x).chunk(3, -1)
-            if context is not None:
-                _, k, v = self.qkv(context).chunk(3, -1)
-            return self.product(q, k, v)
-
-    model = Outer()
-    assert unchanged(model, x).kind("product") == "self"
-    assert unchanged(model, x, torch.randn(B, N, WIDTH)).kind("product") == "cross"
-    bare = Product()
-    assert unchanged(bare, x, x, x).kind("") == "self"
-    assert unchanged(bare, x, *(torch.randn(2, B, M, WIDTH))).kind("") == "cross"
-
-
-def test_positions_added_to_queries_and_keys_make_no_cross_attention(x: Tensor) -> None:
-    class Positioned(Attention):
-        def forward(self, x: Tensor, position: Tensor) -> Tensor:
-            q, k, v = self.q(x + position), self.k(x + position), self.v(x)
-            return F.scaled_dot_product_attention(q, k, v)
-
-    assert unchanged(Positioned(), x, torch.randn(B, N, WIDTH)).kind("") == "self"
 
 
 def test_prints_a_table(x: Tensor) -> None:
@@ -820,9 +788,19 @@ def test_a_model_without_attention_says_what_it_called(x: Tensor) -> None:
         "watch: Sequential ran, but made no call of attention that can be seen: not "
         "scaled_dot_product_attention, multi_head_attention_forward, regard.attend, nor an "
         "attention function of transformers. It called Linear × 1, ReLU × 1, Softmax × 1. If it "
-        "writes attention out in products and softmax, have it call one of these (a model of "
-        "transformers may know attn_implementation='sdpa')"
+        "writes attention out in products and softmax, or calls flex_attention, which is compiled, "
+        "have it call one of these (a model of transformers may know attn_implementation='sdpa')"
     )
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's, of flex_attention without a compiler
+def test_flex_attention_is_not_disturbed_and_said_not_to_be_seen(x: Tensor) -> None:
+    model, outputs = Attention(flex_attention), []
+    with pytest.raises(OptionError) as caught, torch.no_grad(), watch(model):
+        outputs.append(model(x))
+    with torch.no_grad():
+        assert torch.equal(outputs[0], model(x))
+    assert "or calls flex_attention, which is compiled, have it call one of" in str(caught.value)
 
 
 def test_a_model_that_was_not_called() -> None:

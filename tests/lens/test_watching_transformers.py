@@ -89,6 +89,7 @@ ARCHITECTURES: dict[str, tuple[str, Options, Callable[[], Options]]] = {
     "BERT": ("Bert", SIZES, text),
     "DistilBERT": ("DistilBert", DISTIL, text),
     "ELECTRA": ("Electra", SIZES | {"embedding_size": 32}, text),
+    "MobileBERT": ("MobileBert", SIZES | {"embedding_size": 16, "intra_bottleneck_size": 16}, text),
     "ModernBERT": (
         "ModernBert",
         SIZES
@@ -320,6 +321,32 @@ def test_beams_are_kept_apart() -> None:
             row = rows.stop
 
 
+def test_texts_with_and_without_padding_are_joined() -> None:
+    """transformers leaves heads grouped for the one, and writes them out for the other."""
+    model = build("Llama", GROUPED, "sdpa")
+    with torch.no_grad(), watch(model) as seen:
+        model(words())
+        model(**text())
+    for name in seen:
+        calls = seen.calls(name)
+        assert [call.k.shape[1] for call in calls] == [2, 4]
+        for i, call in enumerate(calls):
+            own = slice(i * N, (i + 1) * N)
+            torch.testing.assert_close(seen[name].weights()[:, :, own, own], call.weights())
+
+
+def test_layers_are_in_the_order_in_which_they_ran() -> None:
+    """ALBERT's groups of layers take turns."""
+    options = SIZES | {"embedding_size": 16, "inner_group_num": 2, "num_hidden_layers": 3}
+    model = build("Albert", options, "sdpa")
+    with torch.no_grad(), watch(model) as seen:
+        model(words())
+    names = [name.removesuffix(".attention") for name in seen]
+    assert len(names) == 2
+    layers = [key.split(".attention") for key in seen.layers()]
+    assert layers == [[names[i % 2], f"#{i // 2}"] for i in range(6)]
+
+
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_two_hundred_words_take_memory_once(attention: str) -> None:
     model = build("GPT2", GPT2 | {"n_embd": 8, "n_layer": 1, "n_head": 2}, attention, "LMHeadModel")
@@ -378,4 +405,23 @@ def test_attention_written_out_in_the_model_cannot_be_seen() -> None:
         model(words())
     message = str(caught.value)
     assert message.startswith("watch: BloomModel ran, but made no call of attention that can be")
-    assert "softmax × 2" in message
+    assert "softmax × 2. BloomAttention writes attention out in products and softmax" in message
+
+
+def test_attention_that_is_seen_in_part_says_so() -> None:
+    model = build("LongT5", T5, "eager")
+    with torch.no_grad():
+        inputs = pair()
+        seen = unchanged(model, lambda: model(**inputs))
+    assert {name.split(".")[0] for name in seen} == {"decoder"}
+    assert seen.missed == ("LongT5LocalAttention",)
+    assert str(seen).splitlines()[-1] == (
+        "not seen: LongT5LocalAttention (written out in softmax and products)"
+    )
+
+
+def test_experts_are_chosen_by_a_softmax_that_is_no_attention() -> None:
+    options = GROUPED | {"num_local_experts": 2}
+    with torch.no_grad(), watch(model := build("Mixtral", options, "sdpa")) as seen:
+        model(words())
+    assert seen.missed == ()

@@ -10,8 +10,10 @@ one sequence.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
+from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,13 +29,22 @@ _numbers = count()
 class Frame:
     """One run of a module: who called it, and the sources of the tensors in it."""
 
-    __slots__ = ("_made", "_met", "heard", "module", "parent", "sealed")
+    __slots__ = ("_made", "_met", "args", "heard", "module", "named", "parent", "sealed")
 
     def __init__(
-        self, module: nn.Module, parent: Frame | None, sealed: bool = False, heard: int = 0
+        self,
+        module: nn.Module,
+        parent: Frame | None,
+        args: tuple[Any, ...] = (),
+        named: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        sealed: bool = False,
+        heard: int = 0,
     ) -> None:
         self.module = module
         self.parent = parent
+        self.args = args
+        self.named = named
         self.sealed = sealed
         """Whether all tensors in it come from the same one, so that none has to be followed."""
         self.heard = heard
@@ -41,6 +52,10 @@ class Frame:
         self._made: dict[int, tuple[weakref.ref[Tensor], Sources]] = {}
         self._met: dict[int, weakref.ref[Tensor]] = {}
         """The sources themselves, by their numbers."""
+
+    def given(self) -> list[Tensor]:
+        """The tensors that the module was given."""
+        return _tensors((*self.args, *self.named.values()))
 
     def sources(self, x: Tensor) -> Sources:
         """The sources of a tensor; one that is new here is its own."""
@@ -106,18 +121,36 @@ class Frame:
         if of_q & of_v:
             return "self"
         if any(number < first_new for number in of_q):
-            return "cross"
+            one = q.shape[-2] == k.shape[-2] and frame._given_one_twice(of_q, of_v)
+            return "self" if one else "cross"
         # Queries that came about unseen: all that is left to go by are the lengths.
         known = any(number < first_new for number in of_v)
         return "self" if known or q.shape[-2] == k.shape[-2] else "cross"
 
+    def _given_one_twice(self, of_q: Sources, of_v: Sources) -> bool:
+        """Whether two tensors that the module was given are of one source to whoever gave them.
+
+        That is the caller, or its caller if it only hands on what it was given. Who makes
+        something of the one and not of the other, as a decoder's layer does of its own words and
+        not of those it translates, has the last word.
+        """
+        frame, parent = self, self.parent
+        for_q, for_v = ([self._met[number]() for number in of] for of in (of_q, of_v))
+        while parent is not None:
+            given = {id(x) for x in frame.given()}
+            for_q, for_v = ([x for x in of if id(x) in given] for of in (for_q, for_v))
+            if parent._sources(for_q) & parent._sources(for_v):
+                return True
+            frame, parent = parent, parent.parent
+        return False
+
+    def _sources(self, tensors: Iterable[Tensor | None]) -> Sources:
+        return NOTHING.union(*(self.sources(x) for x in tensors if x is not None))
+
     def _seen_from_outside(self, sources: Sources) -> Sources:
-        found = NOTHING
-        for number in sources:
-            x = self._met[number]()
-            if x is not None and self.parent is not None:
-                found |= self.parent.sources(x)
-        return found
+        if self.parent is None:
+            return NOTHING
+        return self.parent._sources(self._met[number]() for number in sources)
 
 
 def _has_parameters(module: nn.Module) -> bool:

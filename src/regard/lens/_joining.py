@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention._call import Call, exactly
+from regard.attention._call import Call, exactly, spread
 from regard.attention._mask_kinds import Cover, Device, Edges
 from regard.attention.masks import ALL, NONE, SOME, Causal, Mask, causal
 from regard.attention.positions import Bias
@@ -78,7 +78,6 @@ class Track:
             return {
                 "b": b,
                 "h": h,
-                "kv_heads": call.k.shape[1],
                 "d": call.q.shape[3],
                 "e": call.v.shape[3],
                 "dtype": call.q.dtype,
@@ -115,7 +114,10 @@ def _joined(glances: list[Glance], calls: list[Call]) -> Call:
         _, _, q, k = call.sizes
         parts.append(Part(top, left[id(glance.keys)] + glance.start, q, k, call.mask, call.bias))
         top += q
-    all_k, all_v = zip(*(keys.all() for keys in shared), strict=True)
+    # A model may write grouped heads out for a text with padding, and else leave them grouped.
+    groups = {keys.all()[0].shape[1] for keys in shared}
+    heads = groups.pop() if len(groups) == 1 else calls[0].sizes[1]
+    all_k, all_v = ([spread(keys.all()[i], heads) for keys in shared] for i in range(2))
     joined = tuple(parts)
     return replace(
         calls[0],

@@ -33,6 +33,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn, overrides
+from torch.compiler import is_compiling
 from torch.nn.modules import module as running
 from torch.overrides import TorchFunctionMode
 
@@ -42,6 +43,7 @@ from regard.lens._frames import Frame, named_modules
 from regard.lens._likeness import Known, given, hooked, knowable, one_sequence
 from regard.lens._projection import Projection
 from regard.lens._torch_calls import Asked
+from regard.lens._written_out import WrittenOut
 
 FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 """The modules that take a faster way when no function mode is on."""
@@ -87,7 +89,9 @@ class Listener:
         return None
 
 
-def nothing_seen(caller: str, model: nn.Module, functions: Counter[Function]) -> str:
+def nothing_seen(
+    caller: str, model: nn.Module, functions: Counter[Function], written_out: tuple[str, ...]
+) -> str:
     """The error for a model without attention that can be seen."""
     made: Counter[str] = Counter()
     for function, times in functions.items():
@@ -97,12 +101,17 @@ def nothing_seen(caller: str, model: nn.Module, functions: Counter[Function]) ->
     most = sorted(made, key=lambda name: -made[name])[:12]
     softmax = [name for name in made if "softmax" in name.lower() and name not in most]
     calls = ", ".join(f"{name} × {made[name]}" for name in [*most, *softmax])
+    remedy = "have it call one of these (a model of transformers may know "
+    remedy += "attn_implementation='sdpa')"
+    if written_out:
+        why = f"{' and '.join(written_out)} writes attention out in products and softmax: {remedy}"
+    else:
+        why = "If it writes attention out in products and softmax, or calls flex_attention, which "
+        why += f"is compiled, {remedy}"
     return (
         f"{caller}: {type(model).__name__} ran, but made no call of attention that can be seen: "
         "not scaled_dot_product_attention, multi_head_attention_forward, regard.attend, nor an "
-        f"attention function of transformers. It called {calls or 'no torch function'}. If it "
-        "writes attention out in products and softmax, have it call one of these (a model of "
-        "transformers may know attn_implementation='sdpa')"
+        f"attention function of transformers. It called {calls or 'no torch function'}. {why}"
     )
 
 
@@ -151,6 +160,7 @@ class Session:
         """Whether anybody's model has not run yet."""
         self.frame: Frame | None = None
         self.functions: Counter[Function] = Counter()
+        self.written_out = WrittenOut()
         self.busy = False
         """Whether a call of attention is under way, whose parts are nobody's business."""
         self.thread = threading.get_ident()
@@ -200,7 +210,7 @@ class Session:
         elif inside and self._knows(module, given(args, named), quiet=True):
             return False
         sealed = self._seals(module, args, named)
-        self.frame = Frame(module, frame, sealed, self._heard)
+        self.frame = Frame(module, frame, args, named, sealed=sealed, heard=self._heard)
         if not (inside and sealed):
             self.adjust()
         return True
@@ -214,6 +224,7 @@ class Session:
             self.functions[type(module)] += 1
             if self.frame is not None:
                 self.frame.follow((*args, *named.values()), result)
+                self.written_out.follow(type(module), args, result, self.frame.module)
             return
         frame = self.frame
         while frame is not None and frame.module is not module:
@@ -362,7 +373,7 @@ class _Mode(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         session = self._session
-        if session.busy or SESSION.get() is not session:
+        if is_compiling() or session.busy or SESSION.get() is not session:
             return func(*args, **kwargs) if kwargs else func(*args)
         session.functions[func] += 1
         sensor = self._sensors.get(func)
@@ -373,6 +384,7 @@ class _Mode(TorchFunctionMode):
         if session.frame is not None:
             given = (*args, *kwargs.values()) if kwargs else args
             session.frame.follow(given, args[0] if func is Tensor.__setitem__ else result)
+            session.written_out.follow(func, given, result, session.frame.module)
         return result
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, wraps
 from typing import Any
 
@@ -21,6 +21,7 @@ from regard.attention import attend
 from regard.attention._call import HALF, Call, autocasts, exactly
 from regard.attention.masks import Dense
 from regard.attention.operation import Result
+from regard.lens._frames import Frame
 from regard.lens._listening import Function, Session, current
 from regard.lens._projection import from_fast_attention, from_fast_layer, from_layer
 from regard.lens._torch_calls import Asked, from_eager, from_sdpa
@@ -111,8 +112,8 @@ def _hidden(mask: Tensor, hide: Tensor) -> Tensor:
     return mask & ~hide if mask.dtype == torch.bool else torch.where(hide, -torch.inf, mask)
 
 
-def _qkv(args: Arguments, kwargs: Named) -> tuple[Tensor, Tensor, Tensor]:
-    given = dict(zip(("query", "key", "value"), args, strict=False)) | kwargs
+def _qkv(args: Arguments, kwargs: Mapping[str, Any]) -> tuple[Tensor, Tensor, Tensor]:
+    given = {**dict(zip(("query", "key", "value"), args, strict=False)), **kwargs}
     return given["query"], given["key"], given["value"]
 
 
@@ -180,7 +181,7 @@ def layer(session: Session, function: Function, args: Arguments, kwargs: Named) 
     projection = from_layer(*args, **kwargs)
     query, key, value = _qkv(args, kwargs)
     one = query is key or query is value or query.data_ptr() in (key.data_ptr(), value.data_ptr())
-    kind = "self" if one else "cross"
+    kind = "self" if one else session.kind(*_handed(session.frame, (query, key, value)))
     forbidden = session.forbidden(kind, projection) if session.cuts else None
     if forbidden is None:
         result = function(*args, **kwargs)
@@ -197,6 +198,18 @@ def layer(session: Session, function: Function, args: Arguments, kwargs: Named) 
     result = _finished(output, call, bound.arguments)
     session.belongs(result, query)
     return result
+
+
+def _handed(frame: Frame | None, three: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, ...]:
+    """Queries, keys and values as a layer of torch was given them, not as it turned them.
+
+    For no mode is on in it, so nothing tells what it made the turned ones from.
+    """
+    if frame is None or type(frame.module).forward is not nn.MultiheadAttention.forward:
+        return three
+    for x in frame.given():
+        frame.sources(x)
+    return _qkv(frame.args, frame.named)
 
 
 def _finished(output: Tensor, call: Call, given: Named) -> tuple[Tensor, Tensor | None]:

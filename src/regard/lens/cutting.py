@@ -121,7 +121,8 @@ def cut(
         before = session.functions.copy()
         yield
         if knife.ran and not knife.heard:
-            raise OptionError(nothing_seen("cut", model, session.functions - before))
+            missed = session.written_out.among(knife.names)
+            raise OptionError(nothing_seen("cut", model, session.functions - before, missed))
         knife.check()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -40,6 +41,11 @@ class Seen(Mapping[str, Look]):
 
     def __init__(self) -> None:
         self._tracks: dict[str, Track] = {}
+        self._running: list[str] = []
+        """Who attended at each call, in the order in which they ran."""
+        self.missed: tuple[str, ...] = ()
+        """The classes of modules that write attention out in softmax and products, if any do: what
+        they attend to cannot be seen."""
 
     def __getitem__(self, name: str) -> Look:
         return self._track(name).look()
@@ -58,15 +64,16 @@ class Seen(Mapping[str, Look]):
         return self._track(name).looks()
 
     def layers(self) -> dict[str, Look]:
-        """A look at every call, for models that ran once: one layer after the other.
+        """A look at every call, for models that ran once: one layer after the other, as they ran.
 
         A module that several layers share, as in ALBERT, is there as ``"name#0"``, ``"name#1"``, …
         """
         found: dict[str, Look] = {}
-        for name in self:
+        so_far: Counter[str] = Counter()
+        for name in self._running:
             looks = self.calls(name)
-            for i, one in enumerate(looks):
-                found[name if len(looks) == 1 else f"{name}#{i}"] = one
+            found[name if len(looks) == 1 else f"{name}#{so_far[name]}"] = looks[so_far[name]]
+            so_far[name] += 1
         return found
 
     def kind(self, name: str) -> str:
@@ -80,13 +87,18 @@ class Seen(Mapping[str, Look]):
         head = ("module", "kind", "calls", "batch", "heads", "queries", "keys")
         rows = [head, *(self._row(track) for track in self._tracks.values())]
         widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-        return "\n".join(
+        lines = [
             "  ".join(
                 cell.ljust(width) if i < 2 else cell.rjust(width)
                 for i, (cell, width) in enumerate(zip(row, widths, strict=True))
             )
             for row in rows
-        )
+        ]
+        if self.missed:
+            lines.append(
+                f"not seen: {', '.join(self.missed)} (written out in softmax and products)"
+            )
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         return f"Seen({len(self)} modules)\n{self}"
@@ -94,8 +106,8 @@ class Seen(Mapping[str, Look]):
     @staticmethod
     def _row(track: Track) -> tuple[str, ...]:
         sizes = track.sizes
-        b, h, _, k = sizes[-1]
-        queries = sum(size[2] for size in sizes)
+        b, h, _, _ = sizes[-1]
+        queries, k = sum(size[2] for size in sizes), max(size[3] for size in sizes)
         numbers = (len(sizes), b, h, queries, k)
         return track.name or "(the model)", track.kind, *map(str, numbers)
 
@@ -136,6 +148,7 @@ class _Watcher(Listener):
                 "tensors cannot be kept; call it without"
             )
         track = self._track(name, kind)
+        self.seen._running.append(track.name)
         with torch.no_grad():
             if isinstance(call, Projection) or (isinstance(call, Asked) and not track):
                 track.add(Later(call, output, self._shelf))
@@ -180,5 +193,7 @@ def watch(model: nn.Module) -> Iterator[Seen]:
     with listening(watcher) as session:
         before = session.functions.copy()
         yield watcher.seen
+        watcher.seen.missed = session.written_out.among(watcher.names)
         if watcher.ran and not watcher.seen:
-            raise OptionError(nothing_seen("watch", model, session.functions - before))
+            missed = watcher.seen.missed
+            raise OptionError(nothing_seen("watch", model, session.functions - before, missed))
