@@ -10,7 +10,7 @@ one sequence.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 from types import MappingProxyType
 from typing import Any
@@ -155,20 +155,7 @@ class Frame:
 
 def _has_parameters(module: nn.Module) -> bool:
     """Whether it or a module in it has any."""
-    return any(one._parameters for _, one in named_modules(module))
-
-
-def named_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """As `nn.Module.named_modules`, in a fraction of the time."""
-    met, todo = set(), [("", model)]
-    while todo:
-        name, module = todo.pop()
-        if id(module) not in met:
-            met.add(id(module))
-            yield name, module
-            before = f"{name}." if name else ""
-            inner = [(before + key, one) for key, one in module._modules.items() if one is not None]
-            todo += reversed(inner)
+    return any(one._parameters for one in module.modules())
 
 
 def _tensors(values: Iterable[object]) -> list[Tensor]:
