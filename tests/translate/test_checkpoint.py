@@ -110,5 +110,5 @@ def test_the_average_is_the_mean(checkpoints: Checkpoints) -> None:
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").write_text("a file is in the way")
-    with pytest.raises(FileError, match=r"cannot be written: .*; there is none before it"):
+    with pytest.raises(FileError, match=r"cannot be written: .*; no checkpoint was written before"):
         Checkpoints(tmp_path / "checkpoints").write(made(10))

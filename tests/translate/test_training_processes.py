@@ -137,7 +137,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_intact(corpus: Any, tmp_path: Pa
     done = run([sys.executable, *command(corpus, out, *more)], preexec_fn=limit)
     assert done.returncode == 1
     assert "cannot be written" in done.stderr
-    assert "the one of update 20 is intact" in done.stderr
+    assert "the checkpoint of update 20 is intact" in done.stderr
     assert sorted(path.name for path in (out / "checkpoints" / "step-00000020").iterdir()) == whole
     assert not list((out / "checkpoints").glob(".writing*"))
     alone(corpus, out, *more)

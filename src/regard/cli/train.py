@@ -19,6 +19,7 @@ from regard.nn.config import PRESETS, TransformerConfig
 from regard.translate.config import SECTIONS, RunConfig, field_types, read_toml
 from regard.translate.progress import LOG, Progress, read_log
 from regard.translate.training import train as run
+from regard.translate.workers import Workers
 from regard.view import lines
 
 PANELS = {"data": "Data", "model": "Model", "training": "Training", "validation": "Validation"}
@@ -27,7 +28,16 @@ PANELS = {"data": "Data", "model": "Model", "training": "Training", "validation"
 def train(**given: Any) -> None:
     """Train a translation model; the same command again goes on where it was stopped."""
     out: Path = given.pop("out")
-    toml, preset, quiet = given.pop("config"), given.pop("preset"), given.pop("quiet")
+    quiet = given.pop("quiet")
+    with Workers.joined() as workers:
+        run(_config(given), out, Progress(out, quiet=quiet))
+        if workers.first:
+            _plot(out)
+
+
+def _config(given: dict[str, Any]) -> RunConfig:
+    """The configuration: options go before the file, and the file before the preset."""
+    toml, preset = given.pop("config"), given.pop("preset")
     sections: dict[str, Any] = {}
     if toml is not None:
         named, sections = read_toml(toml)
@@ -42,26 +52,26 @@ def train(**given: Any) -> None:
         names = [one.name for one in fields(kind)]
         wanted = {name: given[name] for name in names if given[name] is not None}
         config = config.changed({section: wanted}, "train")
-    run(config, out, Progress(out, quiet=quiet))
-    _plot(out)
+    return config
 
 
 def _plot(folder: Path) -> None:
     """Loss and BLEU over the updates, beside the model."""
     log = read_log(folder / LOG) if (folder / LOG).exists() else []
-    trained = [one for one in log if one["kind"] == "train"]
-    valid = [one for one in log if one["kind"] == "valid" and "averaged" not in one]
-    if not trained or not valid:
+
+    def curve(kind: str, name: str) -> tuple[list[int], list[float]]:
+        found = [one for one in log if one["kind"] == kind and "averaged" not in one]
+        found = [one for one in found if isinstance(one.get(name), float)]
+        return [one["step"] for one in found], [one[name] for one in found]
+
+    losses = {"training": curve("train", "likelihood"), "validation": curve("valid", "loss")}
+    if not all(steps for steps, _ in losses.values()):
         return
-    at = [one["step"] for one in valid]
-    losses = {
-        "training": ([one["step"] for one in trained], [one["likelihood"] for one in trained]),
-        "validation": (at, [one["loss"] for one in valid]),
-    }
     picture = lines(losses, title="Loss", x="update", y="per subword")
-    if all(one.get("bleu") is not None for one in valid):
-        scores = {"validation": (at, [one["bleu"] for one in valid])}
-        picture = picture.beside(lines(scores, title="BLEU", x="update", y="greedy"))
+    scores = curve("valid", "bleu")
+    if scores[0]:
+        bleu = lines({"validation": scores}, title="BLEU", x="update", y="greedy")
+        picture = picture.beside(bleu)
     picture.save(folder / "progress.svg")
 
 

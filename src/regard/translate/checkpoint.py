@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,12 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor
 
-from regard.errors import FileError
+from regard.errors import FileError, shape
 from regard.files import why
 
 Tensors = dict[str, Tensor]
+ADAM = ("step", "exp_avg", "exp_avg_sq")
+"""What the optimizer remembers of each weight, stored as ``weight|step`` and so on."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,18 @@ class Checkpoint:
     model: Tensors
     optimizer: Tensors
     state: dict[str, Any]
+
+    def misfit(self, weights: Tensors, learning: Iterable[str]) -> str | None:
+        """Why this is no checkpoint of a model with such weights, some of which learn, or None."""
+        for name in sorted(weights.keys() ^ self.model.keys()):
+            return f"{name} is {'missing' if name in weights else 'no part of this one'}"
+        for name, weight in weights.items():
+            if self.model[name].shape != weight.shape:
+                return f"{name} has shape {shape(self.model[name])}, expected {shape(weight)}"
+        for wanted in (f"{name}|{key}" for name in learning for key in ADAM):
+            if wanted not in self.optimizer:
+                return f"{wanted} is missing"
+        return None
 
 
 class Checkpoints:
@@ -68,24 +82,26 @@ class Checkpoints:
             path = beside / "state.json"
             path.write_text(json.dumps(state, indent=1), encoding="utf-8")
             _flush(path)
-            shutil.rmtree(self._path(checkpoint.step), ignore_errors=True)
-            beside.rename(self._path(checkpoint.step))
+            shutil.rmtree(self.path(checkpoint.step), ignore_errors=True)
+            beside.rename(self.path(checkpoint.step))
             _flush(self.folder)
         except (OSError, safetensors.SafetensorError) as error:
             shutil.rmtree(beside, ignore_errors=True)
             raise FileError(
-                f"train: checkpoint {self._path(checkpoint.step)} cannot be written: "
+                f"train: checkpoint {self.path(checkpoint.step)} cannot be written: "
                 f"{why(error)}; {self.left()}"
             ) from None
 
     def left(self) -> str:
         """What a run that must stop now can go on from, in words."""
         there = self.steps()
-        return f"the one of update {there[-1]:,} is intact" if there else "there is none before it"
+        if not there:
+            return "no checkpoint was written before"
+        return f"the checkpoint of update {there[-1]:,} is intact"
 
     def read(self, step: int) -> Checkpoint:
         """The checkpoint of this update, or a `FileError` that says what is wrong with it."""
-        folder = self._path(step)
+        folder = self.path(step)
         path = folder / "state.json"
         try:
             state = json.loads(path.read_text(encoding="utf-8"))
@@ -123,7 +139,7 @@ class Checkpoints:
     def keep(self, wanted: set[int]) -> None:
         """Remove all others."""
         for step in set(self.steps()) - wanted:
-            shutil.rmtree(self._path(step), ignore_errors=True)
+            shutil.rmtree(self.path(step), ignore_errors=True)
 
     def average(self, steps: list[int]) -> Tensors:
         """The mean of the weights of these checkpoints, computed in float64."""
@@ -134,7 +150,8 @@ class Checkpoints:
                 total[name] = total[name] + wide if name in total else wide
         return {name: (weight / len(steps)).float() for name, weight in total.items()}
 
-    def _path(self, step: int) -> Path:
+    def path(self, step: int) -> Path:
+        """Where the checkpoint of this update is, or will be."""
         return self.folder / f"step-{step:08d}"
 
 

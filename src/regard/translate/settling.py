@@ -12,35 +12,42 @@ from regard.files import why, write_text
 from regard.nn import Transformer
 from regard.text import Tokenizer
 from regard.translate.config import RunConfig
+from regard.translate.locking import LOCK
 from regard.translate.model_files import TOKENIZER, bundled, load_model
 from regard.translate.preparing import check_files, prepare
 
+CONFIG = "config.json"
 MAY_CHANGE = ("training.epochs", "training.max_steps", "training.stop_at", "validation.patience")
 """What may differ when a run goes on: how long it lasts."""
-OURS = ("tokenizer.json", "config.json", "valid.json", "tokens.bin", "lengths.npy", "report.json")
+OURS = ("tokenizer.json", CONFIG, "valid.json", "tokens.bin", "lengths.npy", "report.json")
 """Files of a run, up to its beginning. Written beside first, under such a name with a dot."""
 
 
-def settle(asked: RunConfig, config: RunConfig, folder: Path, say: Callable[[str], None]) -> None:
-    """Make the run's folder and its data, or see that what is there fits the configuration.
-
-    `config` is what becomes of what was `asked` for.
-    """
-    path = folder / "config.json"
-    if path.exists():
-        there = RunConfig.from_json(path.read_bytes(), str(path))
-        differ = [line for line in there.differences(config) if not _may_change(line)]
-        if differ:
-            raise OptionError(
-                f"train: {folder} holds a run with another configuration ({'; '.join(differ)}); "
-                "give the same, or another --out"
-            )
+def check_place(config: RunConfig, folder: Path) -> None:
+    """Raise if a run can neither begin nor go on in this folder, and leave it as it is."""
+    if (folder / CONFIG).exists():
         return
     if folder.exists() and not folder.is_dir():
         raise FileError(f"train: {folder} is a file; give a folder as --out")
     if folder.exists() and not all(map(_begun, folder.iterdir())):
         raise FileError(f"train: {folder} is not empty and holds no run; give another --out")
     check_files(config.data)
+
+
+def settle(asked: RunConfig, config: RunConfig, folder: Path, say: Callable[[str], None]) -> None:
+    """Make the run's data, or see that what is there fits the configuration.
+
+    `config` is what becomes of what was `asked` for.
+    """
+    path = folder / CONFIG
+    if path.exists():
+        differ = [line for line in _there(path).differences(config) if not _may_change(line)]
+        if differ:
+            raise OptionError(
+                f"train: {folder} holds a run with another configuration ({'; '.join(differ)}); "
+                "give the same, or another --out"
+            )
+        return
     try:
         shutil.rmtree(folder / "data", ignore_errors=True)
         (folder / "data").mkdir(parents=True)
@@ -69,15 +76,23 @@ def _begun(path: Path) -> bool:
     if path.is_dir():
         ours = name.split(".")[0] in ("data", "train", "valid")
         return ours and all(map(_begun, path.iterdir()))
-    return name.startswith(OURS)
+    return path.name == LOCK or name.startswith(OURS)
 
 
-def settled(config: RunConfig) -> RunConfig:
-    """A configuration that fits: the model is that of `init_from`, and has room for sentences."""
+def settled(config: RunConfig, folder: Path) -> RunConfig:
+    """A configuration that fits: the model is that of `init_from`, and has room for sentences.
+
+    A run that has begun in the folder knows its model, and needs the other one no more.
+    """
     if config.training.init_from:
-        other = load_model(config.training.init_from)
-        learn_only(other, config.training.learns)  # which raises if there is no such part
-        config = replace(config, model=replace(other.config, dropout=config.model.dropout))
+        path = folder / CONFIG
+        if path.exists():
+            model = _there(path).model
+        else:
+            other = load_model(config.training.init_from)
+            learn_only(other, config.training.learns)  # which raises if there is no such part
+            model = other.config
+        config = replace(config, model=replace(model, dropout=config.model.dropout))
     most = config.model.max_length - 1  # the end needs a place as well
     if config.model.position == "learned" and config.data.longest > most:
         config = replace(config, data=replace(config.data, longest=most))
@@ -99,6 +114,15 @@ def learn_only(model: Transformer, learns: str) -> None:
 
 def _belongs(name: str, part: str) -> bool:
     return name == part or name.startswith(f"{part}.")
+
+
+def _there(path: Path) -> RunConfig:
+    try:
+        return RunConfig.from_json(path.read_bytes(), str(path))
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _may_change(line: str) -> bool:

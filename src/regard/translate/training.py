@@ -2,6 +2,7 @@
 
     runs/en-de/
         config.json         what was asked for
+        .lock               while a process trains here, see `locking`
         tokenizer.json      the subwords
         data/               sentences as numbers
         checkpoints/        see `checkpoint`
@@ -29,42 +30,41 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from regard import compiled
-from regard.errors import FileError, RegardError
+from regard.errors import FileError, RegardError, counted
 from regard.memory import keep_freed_memory
 from regard.nn import Loss, Transformer
 from regard.text import Batch, Batches
-from regard.translate.checkpoint import Checkpoint, Checkpoints, Tensors
+from regard.translate.checkpoint import ADAM, Checkpoint, Checkpoints, Tensors
 from regard.translate.config import RunConfig
+from regard.translate.locking import locked
+from regard.translate.measuring import can_have_bleu, loss_of, measure
 from regard.translate.model_files import load_model, save_model
 from regard.translate.preparing import Prepared, open_prepared
 from regard.translate.progress import Progress, clock_words
-from regard.translate.scoring import bleu
-from regard.translate.settling import learn_only, settle, settled
-from regard.translate.translator import Translator
+from regard.translate.settling import check_place, learn_only, settle, settled
 from regard.translate.workers import Workers
 
-TIE = 1e-6
-"""What the loss counts beside BLEU: nothing, unless that is the same."""
 TELL_EVERY = 50
-"""Updates between two lines of the log."""
+"""Updates between two lines of the log; each validation has one as well."""
 
 
 def train(config: RunConfig, out: str | Path, progress: Progress | None = None) -> Path:
     """The folder with the trained model; goes on with a run that is there already."""
     keep_freed_memory()
-    asked, config = config, settled(config)
-    workers = Workers.join()
     folder = Path(out)
     progress = progress or Progress(folder)
-    progress.quiet = progress.quiet or not workers.first
-    try:
-        if workers.first:
-            settle(asked, config, folder, progress.say)
-        workers.wait()
-        _Run(config, folder, workers, progress).go()
-    finally:
-        progress.close()
-        workers.leave()
+    with Workers.joined() as workers, contextlib.closing(progress):
+        progress.quiet = progress.quiet or not workers.first
+        asked, config = config, settled(config, folder)
+        with contextlib.ExitStack() as held:
+            with_bleu = False
+            if workers.first:
+                with_bleu = can_have_bleu(config.validation, progress.say)
+                check_place(config, folder)
+                held.enter_context(locked(folder))
+                settle(asked, config, folder, progress.say)
+            workers.wait()
+            _Run(config, folder, workers, progress, with_bleu).go()
     return folder
 
 
@@ -76,14 +76,7 @@ class _Loss(nn.Module):
         self.model, self.smoothing = model, smoothing
 
     def forward(self, batch: Batch) -> Loss:
-        return self.model.loss(
-            batch.source,
-            batch.target,
-            batch.expected,
-            source_mask=batch.source_mask,
-            real=torch.arange(batch.target.shape[1]) < batch.target_lengths[:, None],
-            smoothing=self.smoothing,
-        )
+        return loss_of(self.model, batch, self.smoothing)
 
 
 @dataclass
@@ -109,16 +102,23 @@ class _Run:
     """One run: the loop, and what it does now and then."""
 
     def __init__(
-        self, config: RunConfig, folder: Path, workers: Workers, progress: Progress
+        self,
+        config: RunConfig,
+        folder: Path,
+        workers: Workers,
+        progress: Progress,
+        with_bleu: bool,
     ) -> None:
         self.config, self.folder, self.workers, self.progress = config, folder, workers, progress
+        self.with_bleu = with_bleu
         self.prepared: Prepared = open_prepared(folder)
         self.batches = Batches(
             self.prepared.train, config.training.batch_tokens, config.training.seed
         )
         self.checkpoints = Checkpoints(folder / "checkpoints")
+        found = self._newest()
         torch.manual_seed(config.training.seed)
-        self.model = self._new_model()
+        self.model = self._new_model(begins=found is None)
         learn_only(self.model, config.training.learns)
         self.optimizer = torch.optim.AdamW(
             [weight for _, weight in self._learning()],
@@ -128,6 +128,13 @@ class _Run:
             fused=True,
         )
         self.state = _State()
+        if found is not None:
+            self._restore(found)
+        elif self.progress.has_log:
+            self.progress.say("No checkpoint of this run is left: beginning anew.")
+        self.began = replace(self.state)
+        self.clock = _Clock()
+        self.clock_before = _Clock()
         task = _Loss(self.model, config.training.smoothing)
         self.task: nn.Module = task
         if workers.count > 1:
@@ -135,27 +142,21 @@ class _Run:
 
     def go(self) -> None:
         """Train until the end, and leave the model in the folder."""
-        found = self._newest()
-        if found is not None:
-            self._restore(found)
-            self.progress.say(f"Going on from the checkpoint of update {found.step:,}.")
-            if found.state.get("compiled", compiled.readable()) != compiled.readable():
-                self.progress.say(
-                    "Compiled code was used before and cannot be had now, or the other way round: "
-                    "the model will be as good, but not the same bit for bit."
-                )
-        elif self.progress.has_log:
-            self.progress.say("No checkpoint of this run is left: beginning anew.")
         last = self._last()
         end = min(last, self.config.training.stop_at or last)
         if self.state.step < end and not self._stale():
+            if self.state.step:
+                self.progress.say(f"Going on from the checkpoint of update {self.state.step:,}.")
             self._introduce(end)
             if self.workers.first:
                 self.progress.start(self.state.step, end)
             self._loop(last, end)
+            self.progress.finish(self._figures(self.clock_before, end))
+        else:
+            self.progress.say(f"This run is finished: it has made {self.state.step:,} updates.")
         if self._stale():
             self.progress.say(
-                f"No better in {self.state.stale} validations: stopped after update "
+                f"No better in {counted(self.state.stale, 'validation')}: stopped after update "
                 f"{self.state.step:,}; the best was {self.state.best_step:,}."
             )
         if self.workers.first:
@@ -165,15 +166,17 @@ class _Run:
     def _loop(self, last: int, end: int) -> None:
         """Updates up to the `end`, of a schedule that reaches to the `last`."""
         every = self.config.validation
-        clock = _Clock()
         while self.state.step < end and not self._stale():
             for group in self._rest_of_epoch():
-                self._update(group, last, clock)
+                self._update(group, last)
                 step = self.state.step
-                if step % TELL_EVERY == 0 or step == end:
-                    self._tell(clock, end)
-                if step % every.valid_every == 0 or step == end:
-                    self._validate()
+                validates = step % every.valid_every == 0 or step == end
+                if step % TELL_EVERY == 0 or validates:
+                    self._tell(end)
+                elif self.progress.is_due:
+                    self.progress.show(self._figures(self.clock_before + self.clock, end))
+                if validates:
+                    self._validate(end)
                 elif step % every.checkpoint_every == 0:
                     self._save()
                 if step == end or self._stale():
@@ -187,18 +190,18 @@ class _Run:
         while group := list(islice(rest, self.config.training.accumulate)):
             yield group
 
-    def _update(self, group: list[Batch], last: int, clock: _Clock) -> None:
+    def _update(self, group: list[Batch], last: int) -> None:
         """One step down the gradient of the loss per token, all workers and batches together."""
         training, started = self.config.training, time.perf_counter()
         step = self.state.step + 1
         torch.manual_seed(_seed(training.seed, step, self.workers.rank))
         tokens = sum(batch.tokens for batch in group)
-        self._gradient(group, tokens, clock)
+        self._gradient(group, tokens, self.clock)
         length = nn.utils.clip_grad_norm_(self.model.parameters(), training.clip or math.inf)
         if not torch.isfinite(length):
             raise RegardError(
-                f"train: the gradient of update {step} is not a number; lower --learning-rate or "
-                f"raise --warmup (the checkpoint before it is intact)"
+                f"train: the gradient of update {step:,} is not a number; lower --learning-rate or "
+                f"raise --warmup, with another --out; {self.checkpoints.left()}"
             )
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = training.rate(step, last, self.model.config.width)
@@ -206,8 +209,8 @@ class _Run:
         self.state.step, self.state.batch = step, self.state.batch + len(group)
         spent = time.perf_counter() - started
         self.state.seconds += spent
-        clock.seconds += spent
-        clock.tokens += tokens
+        self.clock.seconds += spent
+        self.clock.tokens += tokens
 
     def _gradient(self, group: list[Batch], tokens: int, clock: _Clock) -> None:
         self.optimizer.zero_grad(set_to_none=True)
@@ -227,27 +230,39 @@ class _Run:
             clock.loss += loss.total.item()
             clock.part_tokens += part.tokens
 
-    def _tell(self, clock: _Clock, last: int) -> None:
-        left = (last - self.state.step) * self.state.seconds / max(1, self.state.step)
+    def _tell(self, end: int) -> None:
         if self.workers.first:
-            self.progress.train(
-                {
-                    "step": self.state.step,
-                    "epoch": self.state.epoch + 1,
-                    "loss": clock.loss / clock.part_tokens,
-                    "likelihood": clock.likelihood / clock.part_tokens,
-                    "learning_rate": self.optimizer.param_groups[0]["lr"],
-                    "tokens_per_second": clock.tokens / clock.seconds,
-                    "seconds": self.state.seconds,
-                    "left": left,
-                }
-            )
-        clock.reset()
+            self.progress.train(self._figures(self.clock, end))
+            self.progress.show(self._figures(self.clock_before + self.clock, end))
+        self.clock_before, self.clock = self.clock, _Clock()
 
-    def _validate(self) -> None:
+    def _figures(self, clock: _Clock, end: int) -> dict[str, Any]:
+        return {
+            "step": self.state.step,
+            "epoch": self.state.epoch + 1,
+            "loss": clock.loss / clock.part_tokens,
+            "likelihood": clock.likelihood / clock.part_tokens,
+            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "tokens_per_second": clock.tokens / clock.seconds,
+            "seconds": self.state.seconds,
+            "left": self._left(end),
+        }
+
+    def _left(self, end: int) -> float:
+        """Seconds until the end, by the updates since the start and the last validation."""
+        state, every = self.state, self.config.validation.valid_every
+        each = (state.seconds - self.began.seconds) / (state.step - self.began.step)
+        validations = -(-end // every) - state.step // every
+        return (end - state.step) * each + validations * self.progress.validation_seconds
+
+    def _validate(self, end: int) -> None:
         """Measure the model on the validation part, and keep a checkpoint of it."""
-        figures = self._measure() if self.workers.first else {"judged": 0.0}
-        judged = self.workers.agree(figures.pop("judged"))
+        judged = 0.0
+        if self.workers.first:
+            self.progress.show(self._figures(self.clock_before, end), "validating")
+            figures = self._measure()
+            judged = figures.pop("judged")
+        judged = self.workers.agree(judged)
         state = self.state
         state.validated.append(state.step)
         better = judged > state.best
@@ -259,32 +274,8 @@ class _Run:
             self.progress.valid({"step": state.step, **figures, "best": better})
 
     def _measure(self) -> dict[str, Any]:
-        """Loss, perplexity and BLEU on the validation part; ``judged`` is what counts as better."""
-        self.model.eval()
-        started = time.perf_counter()
-        with torch.inference_mode():
-            batches = Batches(self.prepared.valid, self.config.training.batch_tokens, seed=0)
-            task = _Loss(self.model, 0.0)
-            loss, tokens = 0.0, 0
-            for batch in batches.epoch(0):
-                loss += task(batch).total.item()
-                tokens += batch.tokens
-        mean = loss / tokens
-        figures: dict[str, Any] = {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}
-        if self.config.validation.judge == "bleu":
-            translator = Translator(self.model, self.prepared.tokenizer)
-            said = translator.translate(self.prepared.valid_sources, beam=1)
-            figures["bleu"] = bleu(
-                [one.text for one in said],
-                self.prepared.valid_targets,
-                tokenize=self.config.validation.bleu_tokenize,
-            ).score
-        figures["seconds"] = time.perf_counter() - started
-        figures["judged"] = -mean
-        if "bleu" in figures:  # of equal ones, and early on all are 0, the less loss decides
-            figures["judged"] = figures["bleu"] - TIE * mean
-        self.model.train()
-        return figures
+        validation, tokens = self.config.validation, self.config.training.batch_tokens
+        return measure(self.model, self.prepared, validation, tokens, self.with_bleu)
 
     def _save(self) -> None:
         """Write a checkpoint, and remove those that nobody will ask for."""
@@ -307,12 +298,28 @@ class _Run:
         return self.checkpoints.read(step) if found is None and step >= 0 else found
 
     def _restore(self, found: Checkpoint) -> None:
+        """Go on from a checkpoint."""
+        if misfit := self._misfit(found):
+            raise FileError(
+                f"{self.checkpoints.path(found.step)}: of another model: {misfit}; put the "
+                "checkpoints of this run back, or give another --out"
+            )
         _fill(self.model, found.model)
         for name, parameter in self._learning():
             self.optimizer.state[parameter] = {
-                key: found.optimizer[f"{name}|{key}"] for key in ("step", "exp_avg", "exp_avg_sq")
+                key: found.optimizer[f"{name}|{key}"] for key in ADAM
             }
-        self.state = _State(**{one.name: found.state[one.name] for one in fields(_State)})
+        known = {one.name for one in fields(_State)}
+        self.state = _State(**{name: found.state[name] for name in known & found.state.keys()})
+        if found.state.get("compiled", compiled.readable()) != compiled.readable():
+            self.progress.say(
+                "Compiled code was used before and cannot be had now, or the other way round: "
+                "the model will be as good, but not the same bit for bit."
+            )
+
+    def _misfit(self, found: Checkpoint) -> str | None:
+        """Why a checkpoint is not of this model, or None."""
+        return found.misfit(self._weights(), [name for name, _ in self._learning()])
 
     def _finish(self) -> None:
         """Leave the better of the averaged and the best single model in the folder."""
@@ -337,11 +344,14 @@ class _Run:
         if step not in self.checkpoints.steps():
             return False
         try:
-            self.checkpoints.read(step)
+            found = self.checkpoints.read(step)
         except FileError as error:
             self.progress.say(f"{error}; doing without it")
             return False
-        return True
+        if misfit := self._misfit(found):
+            path = self.checkpoints.path(step)
+            self.progress.say(f"{path}: of another model: {misfit}; doing without it")
+        return not misfit
 
     def _introduce(self, last: int) -> None:
         """Say in plain words what will happen, and how long it will take."""
@@ -352,13 +362,14 @@ class _Run:
         pairs, tokens = len(self.prepared.train), int(self.prepared.train.target_lengths.sum())
         each = self._try_some() * count
         left = (last - self.state.step) * self.config.training.accumulate / count
+        whole = f"; all {math.ceil(left)} {clock_words(each * left)}" if left > 1 else ""
         self.progress.say(
-            f"A model of {parameters:,} parameters{some}, {pairs:,} sentence pairs, "
-            f"{tokens + pairs:,} target subwords.\n"
-            f"An epoch is {count:,} batches ({self.batches.padding:.1%} padding) and will take "
-            f"{clock_words(each)}; all {math.ceil(left)} {clock_words(each * left)}, on "
-            f"{self.workers.count} worker{'s' * (self.workers.count > 1)} of "
-            f"{torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}."
+            f"A model of {parameters:,} parameters{some}, {counted(pairs, 'sentence pair')}, "
+            f"{counted(tokens + pairs, 'target subword')}.\n"
+            f"An epoch is {counted(count, 'batch', 'batches')} "
+            f"({self.batches.padding:.1%} padding) and will take {clock_words(each)}{whole}, on "
+            f"{counted(self.workers.count, 'worker')} of "
+            f"{counted(torch.get_num_threads(), 'thread')}."
         )
 
     def _try_some(self) -> float:
@@ -387,14 +398,13 @@ class _Run:
     def _weights(self) -> Tensors:
         return {name: weight.detach() for name, weight in self.model.named_parameters()}
 
-    def _new_model(self) -> Transformer:
+    def _new_model(self, begins: bool) -> Transformer:
+        """A model of this shape; when a run begins, with the weights of `init_from`."""
         training = self.config.training
-        if training.init_from:
-            other = load_model(training.init_from)
-            model = Transformer(replace(other.config, dropout=self.config.model.dropout))
-            model.load_state_dict(other.state_dict())
-            return model
-        return Transformer(replace(self.config.model, vocabulary=self.prepared.tokenizer.size))
+        model = Transformer(replace(self.config.model, vocabulary=self.prepared.tokenizer.size))
+        if training.init_from and begins:
+            model.load_state_dict(load_model(training.init_from).state_dict())
+        return model
 
 
 @dataclass
@@ -408,8 +418,11 @@ class _Clock:
     loss: float = 0.0
     likelihood: float = 0.0
 
-    def reset(self) -> None:
-        self.__init__()  # type: ignore[misc]
+    def __add__(self, other: _Clock) -> _Clock:
+        sums = {
+            one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)
+        }
+        return _Clock(**sums)
 
 
 def _fill(model: Transformer, weights: Tensors) -> None:

@@ -6,15 +6,21 @@ PyTorch's DistributedDataParallel. A process that was started alone is a single 
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 import torch.distributed
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 from torch.distributed.rendezvous import rendezvous
+
+from regard.errors import RegardError
 
 PATIENCE = timedelta(minutes=60)
 """So long the others wait while the first prepares data or validates."""
@@ -28,21 +34,30 @@ class Workers:
     count: int = 1
 
     @classmethod
-    def join(cls) -> Workers:
-        """The group that torchrun started this process in, or a group of one."""
+    @contextmanager
+    def joined(cls) -> Iterator[Workers]:
+        """The group that torchrun started this process in, or a group of one, for as long as it is
+        needed.
+
+        When a worker fails, all of them do; but only one says why.
+        """
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-            return cls()
-        if not torch.distributed.is_initialized():
-            store, rank, count = next(rendezvous("env://", timeout=PATIENCE))
-            store.set_timeout(PATIENCE)
+            yield cls()
+        elif torch.distributed.is_initialized():
+            yield cls(torch.distributed.get_rank(), torch.distributed.get_world_size())
+        else:
+            outer, rank, count = next(rendezvous("env://", timeout=PATIENCE))
+            outer.set_timeout(PATIENCE)
+            store = agree_on_store(outer, rank, count)
             torch.distributed.init_process_group(
-                "gloo",
-                store=agree_on_store(store, rank, count),
-                rank=rank,
-                world_size=count,
-                timeout=PATIENCE,
+                "gloo", store=store, rank=rank, world_size=count, timeout=PATIENCE
             )
-        return cls(torch.distributed.get_rank(), torch.distributed.get_world_size())
+            try:
+                yield cls(rank, count)
+            except (Exception, KeyboardInterrupt) as error:
+                raise _said_once(error, store) from None
+            finally:
+                torch.distributed.destroy_process_group()
 
     @property
     def first(self) -> bool:
@@ -62,10 +77,36 @@ class Workers:
         torch.distributed.broadcast(shared, 0)
         return shared.item()
 
-    def leave(self) -> None:
-        """Leave the group."""
-        if self.count > 1 and torch.distributed.is_initialized():
-            torch.distributed.destroy_process_group()
+
+def _said_once(error: BaseException, store: torch.distributed.Store) -> BaseException:
+    """What a worker that fails ends with: an error that will be told, or quietly.
+
+    Those that wait for it fail as well, a moment later and with words that help nobody.
+    """
+    if isinstance(error, RuntimeError) and not isinstance(error, RegardError) and _cut_off(error):
+        error = RegardError(
+            "train: another worker was lost; the same command goes on from the last checkpoint"
+        )
+    try:
+        others = store.add("failed", 1) - 1
+    except RuntimeError:  # whoever kept the store is gone
+        others = 0
+    if isinstance(error, KeyboardInterrupt):
+        return SystemExit(130) if others else error
+    if not isinstance(error, RegardError):
+        return error
+    if others:
+        return SystemExit(1)
+    if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
+        # So torchrun tells it once more at the end of its own account.
+        message = {"message": str(error), "extraInfo": {"timestamp": int(time.time())}}
+        Path(file).write_text(json.dumps({"message": message}), encoding="utf-8")
+    return error
+
+
+def _cut_off(error: RuntimeError) -> bool:
+    """Whether this is what torch.distributed says of a worker that does not answer any more."""
+    return isinstance(error, torch.distributed.DistError) or "gloo" in str(error)
 
 
 def agree_on_store(

@@ -1,0 +1,79 @@
+"""A folder that one run at a time writes to."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+from regard.errors import FileError
+from regard.files import why
+
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # on Windows, where nothing is locked
+    fcntl = None
+
+LOCK = ".lock"
+LAST_BREATH = 60.0
+"""Seconds that a worker which was started again waits for the one before it to be gone."""
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder, which is made if need be, or raise a `FileError` that says who holds it.
+
+    It is the system that knows, so a process lets go of the folder however it ends. On disks that
+    know no locks, nothing is held.
+    """
+    path = folder / LOCK
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = None if fcntl is None else _taken(path)
+    except FileError:
+        raise
+    except OSError as error:
+        raise FileError(f"train: cannot write {path}: {why(error)}") from None
+    try:
+        yield
+    finally:
+        if file is not None:
+            path.unlink(missing_ok=True)
+            file.close()
+
+
+def _taken(path: Path) -> IO[str]:
+    """The file, open and locked."""
+    restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    deadline = time.monotonic() + LAST_BREATH * restarted
+    while True:
+        file = path.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            file.close()
+            if time.monotonic() < deadline:
+                time.sleep(0.2)
+                continue
+            raise FileError(
+                f"train: a run is going on in {path.parent} already: {holder}; wait for its end, "
+                "stop it, or give another --out"
+            ) from None
+        except OSError:
+            return file
+        # Whoever held it before may have removed the file between our two steps.
+        if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
+            file.truncate(0)
+            now = datetime.now().isoformat(" ", "minutes")
+            file.write(f"process {os.getpid()} on {socket.gethostname()}, since {now}\n")
+            file.flush()
+            return file
+        file.close()

@@ -1,0 +1,77 @@
+"""How good a model is on the validation part: its loss, and the BLEU of what it says."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from regard.errors import RegardError
+from regard.nn import Loss, Transformer
+from regard.text import Batch, Batches
+from regard.translate.config import ValidationConfig
+from regard.translate.preparing import Prepared
+from regard.translate.scoring import bleu
+from regard.translate.translator import Translator, evaluating
+
+TIE = 1e-6
+"""What the loss counts beside BLEU: nothing, unless that is the same."""
+
+
+def loss_of(model: Transformer, batch: Batch, smoothing: float) -> Loss:
+    """The model's loss on a batch."""
+    return model.loss(
+        batch.source,
+        batch.target,
+        batch.expected,
+        source_mask=batch.source_mask,
+        real=torch.arange(batch.target.shape[1]) < batch.target_lengths[:, None],
+        smoothing=smoothing,
+    )
+
+
+def can_have_bleu(config: ValidationConfig, say: Callable[[str], None]) -> bool:
+    """Whether BLEU can be computed here; raises if it shall judge, and says so if it shall not."""
+    try:
+        bleu(["a"], ["a"], tokenize=config.bleu_tokenize)
+    except RegardError as error:
+        if config.judge == "bleu":
+            raise RegardError(f"train: --judge bleu: {error}; or give --judge loss") from None
+        say(f"Going on without BLEU: {error}")
+        return False
+    return True
+
+
+def measure(
+    model: Transformer,
+    prepared: Prepared,
+    config: ValidationConfig,
+    batch_tokens: int,
+    with_bleu: bool,
+) -> dict[str, Any]:
+    """Loss, perplexity and BLEU on the validation part; ``judged`` is what counts as better.
+
+    The BLEU is that of greedy search, which takes seconds.
+    """
+    started = time.perf_counter()
+    loss, tokens = 0.0, 0
+    with evaluating(model), torch.inference_mode():
+        for batch in Batches(prepared.valid, batch_tokens, seed=0).epoch(0):
+            loss += loss_of(model, batch, 0.0).total.item()
+            tokens += batch.tokens
+    mean = loss / tokens
+    figures: dict[str, Any] = {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}
+    figures["judged"] = -mean
+    if with_bleu:
+        translator = Translator(model, prepared.tokenizer)
+        said = translator.translate(prepared.valid_sources, beam=1, threads=torch.get_num_threads())
+        figures["bleu"] = bleu(
+            [one.text for one in said], prepared.valid_targets, tokenize=config.bleu_tokenize
+        ).score
+        if config.judge == "bleu":  # of equal ones, and early on all are 0, the less loss decides
+            figures["judged"] = figures["bleu"] - TIE * mean
+    figures["seconds"] = time.perf_counter() - started
+    return figures
