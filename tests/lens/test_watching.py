@@ -36,7 +36,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, context: Tensor | None = None, **options: object) -> Tensor:
         context = x if context is None else context
         q, k, v = (
-            layer(y).view(len(y), -1, H, D).transpose(1, 2)
+            layer(y).unflatten(-1, (H, D)).transpose(1, 2)
             for layer, y in ((self.q, x), (self.k, context), (self.v, context))
         )
         output = self.function(q, k, v, **options)
@@ -49,7 +49,7 @@ class Attention(nn.Module):
     ) -> Tensor:
         context = x if context is None else context
         q, k = (
-            layer(y).view(len(y), -1, H, D).transpose(1, 2)
+            layer(y).unflatten(-1, (H, D)).transpose(1, 2)
             for layer, y in ((self.q, x), (self.k, context))
         )
         scores = q @ k.mT / D**0.5
@@ -178,6 +178,18 @@ def test_three_axes_and_dropout(x: Tensor) -> None:
     expected = torch.softmax(q @ k.mT / WIDTH**0.5, -1).detach()
     torch.testing.assert_close(seen[""].weights(), expected)  # before dropout
     assert seen[""].weights().shape == (B, N, N)
+
+
+@pytest.mark.parametrize("layer", [Attention(), nn.MultiheadAttention(WIDTH, H, batch_first=True)])
+@pytest.mark.parametrize("sizes", [(B, 0, M), (0, N, M), (B, 0, 0)])
+def test_nothing_to_look_from_or_at(layer: nn.Module, sizes: tuple[int, int, int]) -> None:
+    b, q, k = sizes
+    x, memory = torch.randn(b, q, WIDTH), torch.randn(b, k, WIDTH)
+    more = (memory,) if isinstance(layer, nn.MultiheadAttention) else ()
+    with watch(layer) as seen:
+        layer(x, memory, *more)
+    assert seen[""].weights().shape == (b, H, q, k)
+    assert seen[""].entropy().shape == (b, H, q)
 
 
 def test_grouped_heads(x: Tensor) -> None:
@@ -319,7 +331,7 @@ class Cached(Attention):
 
     def forward(self, x: Tensor) -> Tensor:
         q, *new = (
-            layer(x).view(len(x), -1, H, D).transpose(1, 2) for layer in (self.q, self.k, self.v)
+            layer(x).unflatten(-1, (H, D)).transpose(1, 2) for layer in (self.q, self.k, self.v)
         )
         before, self.length = self.length, self.length + x.shape[1]
         mask = None

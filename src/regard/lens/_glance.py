@@ -232,7 +232,7 @@ class Glance:
         """What came out ``(b, h, q, e)``, computed again where the model has changed it since."""
         if self._output is not None and not self._output.changed:
             b, h, q, _ = self.sizes
-            return self._output.tensor.reshape(b, h, q, -1), None
+            return self._output.tensor.reshape(b, h, q, call.v.shape[3]), None
         seen = look(call.q, call.k, call.v, mask=call.mask, bias=call.bias, score=call.score)
         return seen.output, seen.logsumexp
 
