@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -19,7 +20,8 @@ import pytest
 
 from regard.cli import main
 from regard.text import Tokenizer
-from regard.translate import Sampling, Translator
+from regard.translate import RunConfig, Sampling, Translator
+from regard.translate.checkpoint import Checkpoint, Checkpoints
 from regard.translate.model_files import save_model
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -99,8 +101,9 @@ def test_what_is_there_is_not_lost(run: Run, model: Path, tmp_path: Path) -> Non
     assert "in.en is what is read; write to another file" in found.err
     assert (tmp_path / "in.en").read_bytes() == lines(LINES)
     (tmp_path / "old.de").write_bytes(b"alt\n")
-    assert run(f"--model={model}", "gone.en", "--out=old.de").status == 1
-    assert (tmp_path / "old.de").read_bytes() == b"alt\n"
+    for wrong in (["gone.en"], ["in.en", "--n-best=9"], ["in.en", "--batch=0"]):
+        assert run(f"--model={model}", *wrong, "--out=old.de").status == 1
+        assert (tmp_path / "old.de").read_bytes() == b"alt\n"
 
 
 def test_a_last_line_without_an_end_and_no_lines_at_all(run: Run, model: Path) -> None:
@@ -188,6 +191,30 @@ def test_translations_without_an_end_are_told(run: Run, model: Path, tmp_path: P
     assert found.status == 0
 
 
+def test_a_run_that_has_not_finished_is_told(run: Run, model: Path, tmp_path: Path) -> None:
+    translator = Translator.load(model)
+    config = RunConfig(model=translator.model.config)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.json").write_text(config.to_json(), encoding="utf-8")
+    translator.tokenizer.save(tmp_path / "run" / "tokenizer.json")
+    found = run("--model=run", stdin=b"one.\n")
+    assert (found.status, found.out) == (1, "")
+    assert found.err == (
+        "regard: run: its training has not finished, and there is no checkpoint yet; go on with "
+        "`regard train`\n"
+    )
+    weights = dict(translator.model.named_parameters())
+    Checkpoints(tmp_path / "run" / "checkpoints").write(Checkpoint(1200, weights, {}, {}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        found = run("--model=run", stdin=b"one.\n")
+    assert found == (
+        0,
+        "eins!\n",
+        "regard: run: its training has not finished; using the model of update 1,200\n",
+    )
+
+
 # ── errors ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -205,6 +232,11 @@ def test_translations_without_an_end_are_told(run: Run, model: Path, tmp_path: P
         ),
         (["--model=M", "--beam=0"], "Beam: size=0, expected 1 or more"),
         (["--model=M", "--n-best=9"], "n_best=9 of a beam of 5; use a beam of 9 or more"),
+        (["--model=M", "--beam=100000"], "Beam: size=100000, expected 1,000 or less"),
+        (["--model=M", "--length-penalty=1e9"], "length_penalty=1000000000.0, expected a finite n"),
+        (["--model=M", "--length-penalty=nan"], "length_penalty=nan, expected a finite number fro"),
+        (["--model=M", "--sample", "--n-best=100000"], "n_best=100000, expected 1,000 or less"),
+        (["--model=M", "--sample", "--temperature=inf"], "temperature=inf, expected more than 0"),
         (["--model=M", "--batch=0"], "batch=0, expected 1 or more"),
         (["--model=M", "gone.txt"], "gone.txt: cannot be read: No such file or directory"),
         (["--model=M", "--output=no/out"], "cannot write no/out: No such file or directory"),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import random
+import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -15,10 +18,22 @@ import torch
 from regard.errors import FileError, OptionError
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer
-from regard.translate import Beam, Greedy, Sampling, Translation, Translator
+from regard.translate import (
+    Beam,
+    Greedy,
+    RunConfig,
+    Sampling,
+    TrainingConfig,
+    Translation,
+    Translator,
+    ValidationConfig,
+    train,
+)
 from regard.translate import translator as module
 from regard.translate.alignment import attention_to_source
+from regard.translate.checkpoint import Checkpoints
 from regard.translate.model_files import save_model
+from regard.translate.progress import Progress
 from regard.translate.search import search
 from regard.translate.translator import CHUNKS
 
@@ -54,6 +69,7 @@ def texts(found: list[Translation]) -> list[str]:
 def test_several_threads_find_the_same(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
     seen: set[int] = set()
     shared = torch.get_num_threads()
 
@@ -67,6 +83,21 @@ def test_several_threads_find_the_same(
     assert translator.translate(TEXTS * 3, beam=3, batch=100, threads=3) == wanted
     assert threading.get_ident() not in seen
     assert torch.get_num_threads() == shared
+
+
+def test_never_more_threads_than_cores(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[int] = set()
+
+    def noticed(*args: object, **kwargs: object) -> object:
+        seen.add(threading.get_ident())
+        return search(*args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(module, "search", noticed)
+    translator.translate(TEXTS, beam=1, batch=1, threads=1000)
+    assert len(seen) <= 2 < len(TEXTS)
 
 
 def test_an_error_in_a_thread_is_raised(
@@ -298,3 +329,118 @@ def test_bad_calls(translator: Translator) -> None:
         translator.translate(TEXTS, batch=0)
     with pytest.raises(OptionError, match=r"Beam: size=0, expected 1 or more"):
         translator.translate(TEXTS, beam=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": 2.5}, r"Beam: size=2\.5, expected a whole number"),
+        ({"beam": "5"}, r"Beam: size='5', expected a whole number"),
+        ({"beam": True}, r"Beam: size=True, expected a whole number"),
+        ({"n_best": 0}, r"translate: n_best=0, expected 1 or more"),
+        ({"n_best": "2"}, r"translate: n_best='2', expected a whole number"),
+        ({"n_best": 6}, r"translate: n_best=6 of a beam of 5; use a beam of 6 or more"),
+        ({"batch": 10.5}, r"translate: batch=10\.5, expected a whole number"),
+        ({"threads": None}, r"translate: threads=None, expected a whole number"),
+        ({"first": -1}, r"translate: first=-1, expected 0 or more"),
+        ({"how": "beam"}, r"translate: how is str, expected Beam, Greedy or Sampling"),
+        ({"texts": None}, r"translate: texts is NoneType, expected a list of texts"),
+        ({"texts": ["one", 2]}, r"translate: texts\[1\] is int, expected a text"),
+        ({"texts": ["one", b"two"]}, r"translate: texts\[1\] is bytes, expected a text"),
+    ],
+)
+@pytest.mark.usefixtures("as_users_run")
+def test_calls_with_nonsense(translator: Translator, options: dict[str, Any], message: str) -> None:
+    """Even where there is nothing to translate."""
+    with pytest.raises(OptionError, match=message):
+        translator.translate(**{"texts": [""], **options})
+
+
+@pytest.mark.usefixtures("as_users_run")
+def test_nonsense_elsewhere(translator: Translator) -> None:
+    for longest, message in ((0, "longest=0, expected 1 or more"), ("9", "'9', expected a whole")):
+        with pytest.raises(OptionError, match=message):
+            Translator(translator.model, translator.tokenizer, longest=longest)
+    (one,) = translator.translate(["one two"])
+    with pytest.raises(OptionError, match=r"Alignment\.of: word 'two' asked for, but there are 2"):
+        one.alignment.of("two")
+    with pytest.raises(OptionError, match=r"layer=0\.5, but the decoder has 2 blocks, numbered"):
+        translator.align([one], layer=0.5)
+    with pytest.raises(OptionError, match=r"align: got one translation, expected a list; use \["):
+        translator.align(one)
+
+
+# ── runs that have not finished ───────────────────────────────────────────────────────────────
+
+
+class Stopping(Progress):
+    """What tells of a run, until somebody stops it at its second validation."""
+
+    def valid(self, figures: dict[str, Any]) -> None:
+        super().valid(figures)
+        if figures["step"] == 20:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def stopped(corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was stopped on its way, with checkpoints of several updates."""
+    folder = tmp_path_factory.mktemp("runs") / "stopped"
+    config = RunConfig(
+        corpus.data(),
+        TransformerConfig(vocabulary=40, width=16, encoder_depth=1, decoder_depth=1, heads=2,
+                          feed_forward=16),
+        TrainingConfig(max_steps=30, batch_tokens=256, warmup=10),
+        ValidationConfig(valid_every=10, checkpoint_every=5, judge="loss", average=2),
+    )  # fmt: skip
+    with pytest.raises(KeyboardInterrupt):
+        train(config, folder, Stopping(folder, quiet=True))
+    assert not (folder / "model.json").exists()
+    return folder
+
+
+def weights(folder: Path, step: int) -> dict[str, torch.Tensor]:
+    return Checkpoints(folder / "checkpoints").read(step).model
+
+
+def test_a_run_that_has_not_finished_translates(stopped: Path) -> None:
+    with pytest.warns(UserWarning, match=r"its training has not finished; using .* update 20$"):
+        translator = Translator.load(stopped)
+    wanted = weights(stopped, 20)
+    own = dict(translator.model.named_parameters())
+    assert own.keys() == wanted.keys()
+    assert translator.model.source.table is translator.model.output
+    assert all(torch.equal(own[name], wanted[name]) for name in wanted)
+    assert translator.longest == 256
+    assert not translator.model.training
+    assert len(translator.translate(["one two", "three"])) == 2
+
+
+def test_the_best_of_the_checkpoints_is_used(stopped: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(stopped, tmp_path / "run")
+    checkpoints = Checkpoints(run / "checkpoints")
+    last = checkpoints.read(20)
+    checkpoints.write(replace(last, state={**last.state, "best_step": 10}))
+    with pytest.warns(UserWarning, match=r"update 10$"):
+        Translator.load(run)
+    (run / "checkpoints" / "step-00000010" / "model.safetensors").unlink()
+    with pytest.warns(UserWarning, match=r"update 20$"):
+        Translator.load(run)
+    (run / "checkpoints" / "step-00000020" / "state.json").write_text("{")
+    with pytest.warns(UserWarning, match=r"update 15$"):
+        Translator.load(run)
+    (run / "checkpoints" / ".writing-25").mkdir()
+    with pytest.warns(UserWarning, match=r"update 15$"):
+        Translator.load(run)
+    assert (run / "checkpoints" / ".writing-25").exists(), "it belongs to the run"
+
+
+def test_a_run_without_a_checkpoint_is_told(stopped: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(stopped, tmp_path / "run")
+    for path in (run / "checkpoints").rglob("state.json"):
+        path.write_text("{")
+    with pytest.raises(FileError, match=r"run: its training has not finished, and there is no che"):
+        Translator.load(run)
+    shutil.rmtree(run / "checkpoints")
+    with pytest.raises(FileError, match=r"there is no checkpoint yet; go on with `regard train`$"):
+        Translator.load(run)

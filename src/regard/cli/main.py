@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import os
 import sys
+import warnings
 from collections.abc import Iterable
-from importlib import import_module
+from importlib import import_module, metadata
+from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
@@ -41,8 +43,16 @@ def program(verbs: Iterable[str]) -> typer.Typer:
     return app
 
 
-def _root(context: typer.Context) -> None:
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version of regard, and end.")
+    ] = False,
+) -> None:
     """Self-attention you can see through."""
+    if version:
+        print(f"regard {metadata.version('regard')}")
+        raise typer.Exit
     if context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -52,9 +62,21 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    with warnings.catch_warnings():
+        warnings.showwarning = _warn  # type: ignore[assignment]
+        _run()
+
+
+def _warn(message: Warning | str, *_: object) -> None:
+    """Tell of a warning as of everything else: in a line, not with the code that it came from."""
+    print(f"regard: {message}", file=sys.stderr)
+
+
+def _run() -> None:
     asked = [verb for verb in VERBS if sys.argv[1:2] == [verb]]  # the others cost time to import
+    verbs = () if sys.argv[1:] == ["--version"] else asked or VERBS
     try:
-        status = program(asked or VERBS)(prog_name="regard", standalone_mode=False)
+        status = program(verbs)(prog_name="regard", standalone_mode=False)
         if status == INTERRUPTED:  # typer returns it, and raises nothing
             print("regard: stopped", file=sys.stderr)
             sys.exit(INTERRUPTED)

@@ -17,7 +17,7 @@ from regard.cli.incoming import incoming
 from regard.errors import FileError, OptionError
 from regard.memory import keep_freed_memory
 from regard.translate.model_files import POCKET
-from regard.translate.search import Beam, Sampling, Strategy
+from regard.translate.strategies import Beam, Sampling, Strategy
 from regard.translate.translator import BATCH, Translation, Translator
 
 
@@ -67,16 +67,13 @@ def translate(
     keep_freed_memory()
     translator = Translator.load(model)
     threads = torch.get_num_threads() if threads is None else threads
-    done = 0
     if source and output and source.exists() and output.exists() and output.samefile(source):
         raise OptionError(f"translate: {output} is what is read; write to another file")
-    chunks = incoming(source)
-    first = next(chunks, [])  # before anything is written over: it may not be readable
+    results = _translated(translator, source, how, n_best=n_best, batch=batch, threads=threads)
+    first = next(results)  # before anything is written over: it may not be readable
+    done = 0
     with _opened(output) as out:
-        for chunk in chain([first], chunks):
-            found = translator.translate(
-                chunk, how, n_best=n_best, batch=batch, threads=threads, first=done
-            )
+        for found in chain([first], results):
             aligned = translator.align(found) if alignment else []
             for number, one in enumerate(found, 1):
                 _remark(done + number, one, translator.longest)
@@ -89,9 +86,20 @@ def translate(
                     text = _plain(one, done + number, n_best)
                 out.write(f"{text}\n".encode(errors="replace"))
             out.flush()
-            done += len(chunk)
+            done += len(found)
             _progress(done, out)
         _progress(done, out, end="\n")
+
+
+def _translated(
+    translator: Translator, source: Path | None, how: Strategy, **options: int
+) -> Iterator[list[Translation]]:
+    """The translations of what comes in, chunk by chunk; at last of nothing, so that options are
+    looked at even if no line comes."""
+    done = 0
+    for chunk in chain(incoming(source), [[]]):
+        yield translator.translate(chunk, how, first=done, **options)
+        done += len(chunk)
 
 
 def _strategy(

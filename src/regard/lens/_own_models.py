@@ -14,7 +14,8 @@ from regard.nn import Classifier, LanguageModel
 from regard.text import Tokenizer, padded
 from regard.text.words import Words
 from regard.translate.alignment import attention_to_source, written_spans
-from regard.translate.search import Beam, longest, search
+from regard.translate.search import longest, search
+from regard.translate.strategies import Beam
 from regard.translate.translator import Translator
 
 SURE = 0.7

@@ -17,7 +17,7 @@ from regard.lens._subject import Subject
 from regard.lens._transformers_models import HuggingFace
 from regard.nn import Classifier, LanguageModel, Transformer
 from regard.text import Tokenizer
-from regard.translate.model_files import SHAPE, bundled
+from regard.translate.model_files import SHAPE, bundled, is_run
 from regard.translate.translator import Translator
 
 HUB = "hub:"
@@ -41,7 +41,7 @@ def opened(what: str | Path) -> tuple[Any, Any]:
     if isinstance(what, str) and what.startswith(HUB):
         return _transformers(what.removeprefix(HUB), local=False)
     folder = bundled(what)
-    if (folder / SHAPE).exists() or not (folder / "config.json").exists():
+    if (folder / SHAPE).exists() or is_run(folder) or not (folder / "config.json").exists():
         return Translator.load(folder), None
     return _transformers(str(folder), local=True)
 

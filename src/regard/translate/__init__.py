@@ -1,7 +1,7 @@
 """Translation: training a Transformer, and translating with it."""
 
 from regard.translate.config import DataConfig, RunConfig, TrainingConfig, ValidationConfig
-from regard.translate.search import Beam, Greedy, Sampling
+from regard.translate.strategies import Beam, Greedy, Sampling
 from regard.translate.training import train
 from regard.translate.translator import Translation, Translator
 

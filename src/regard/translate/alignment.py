@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,9 @@ class Alignment:
 
     def of(self, target: int, least: float | int = 0.05) -> list[tuple[str, float]]:
         """The source words of a target word, by its number, the largest first."""
-        if not 0 <= target < len(self.target_words):
+        if not isinstance(target, Integral) or not 0 <= target < len(self.target_words):
             raise OptionError(
-                f"Alignment.of: word {target} asked for, but there are {len(self.target_words)}, "
+                f"Alignment.of: word {target!r} asked for, but there are {len(self.target_words)}, "
                 "numbered from 0"
             )
         row = self.weights[target]
@@ -98,9 +99,9 @@ def attention_to_source(
     """
     depth = len(model.decoder.blocks)
     layer = default_layer(depth) if layer is None else layer
-    if not 0 <= layer < depth:
+    if not isinstance(layer, Integral) or not 0 <= layer < depth:
         raise OptionError(
-            f"alignment: layer={layer}, but the decoder has {depth} blocks, numbered from 0"
+            f"alignment: layer={layer!r}, but the decoder has {depth} blocks, numbered from 0"
         )
     device = model.output.device
     source, lengths = padded([[*ids, Tokenizer.end] for ids in sources])

@@ -5,7 +5,8 @@
     tokenizer.json       the subwords, written by `regard.text.Tokenizer.save`
 
 Matrices that are tied are stored once, as ``source.table``. Each file is written beside its place
-and renamed onto it, the weights first, so that none is ever half-written.
+and renamed onto it, the weights first, so that none is ever half-written. The folder of a run that
+has not finished has checkpoints instead, and opens as well.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,13 +27,17 @@ from torch import Tensor
 from regard.errors import FileError, OptionError, shape
 from regard.files import make_usual, write_text
 from regard.nn import Transformer, TransformerConfig
-from regard.translate.config import RunConfig
+from regard.text import Tokenizer
+from regard.translate.checkpoint import Checkpoint, Checkpoints
+from regard.translate.config import SECTIONS, RunConfig
 
 SHAPE, WEIGHTS, TOKENIZER = "model.json", "model.safetensors", "tokenizer.json"
+RUN, CHECKPOINTS = "config.json", "checkpoints"
+"""What a run has before it has a model; see `regard.translate.training`."""
 FORMAT = 1
 """Raised when a folder is written that an older regard would misread."""
-TIED = ("target.table", "output")
-"""The names under which `Transformer` holds ``source.table`` again when its matrices are tied."""
+TABLE, TIED = "source.table", ("target.table", "output")
+"""The name of a matrix, and those under which `Transformer` holds it again if it is tied."""
 STORED = (torch.float32, torch.float16)
 
 
@@ -108,10 +114,18 @@ def save_model(
 
 
 def load_model(folder: str | Path) -> Transformer:
-    """The model that `save_model` wrote, in float32 and ready to translate (``eval()``)."""
+    """The model that `save_model` wrote, in float32 and ready to translate (``eval()``).
+
+    Of a run that has not finished, the best so far; a warning says so.
+    """
+    return load_trained(folder)[0]
+
+
+def load_trained(folder: str | Path) -> tuple[Transformer, int | None]:
+    """The same, and how many subwords the longest sentences had that it learned from, if known."""
     folder = bundled(folder)
-    config = _read_shape(folder / SHAPE)
-    weights = _read_weights(folder / WEIGHTS)
+    unfinished = not (folder / SHAPE).exists() and is_run(folder)
+    config, longest, path, weights = _unfinished(folder) if unfinished else _finished(folder)
     with torch.random.fork_rng(devices=[]):  # the device "meta" would take a second to wake up
         model = Transformer(config)
     wanted = {
@@ -119,19 +133,71 @@ def load_model(folder: str | Path) -> Transformer:
         for name, weight in model.state_dict().items()
         if not (config.tied and name in TIED)
     }
-    _check_weights(folder / WEIGHTS, weights, wanted)
+    _check_weights(path, weights, wanted)
     model.load_state_dict(weights, strict=False, assign=True)
     if config.tied:
         model.target.table = model.output = model.source.table
-    return model.eval()
+    return model.eval(), longest
 
 
-def trained_length(folder: str | Path) -> int | None:
-    """How many subwords the longest sentences had that the model was trained on, if it says so."""
-    longest = _content(Path(folder) / SHAPE).get("longest")
+def is_run(folder: Path) -> bool:
+    """Whether `regard train` has begun something in this folder."""
+    try:
+        content = json.loads((folder / RUN).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and content.keys() >= SECTIONS.keys()
+
+
+Stored = tuple[TransformerConfig, int | None, Path, dict[str, Tensor]]
+"""A model on disk: its shape, the longest sentences it learned from, where it is, its weights."""
+
+
+def _finished(folder: Path) -> Stored:
+    path = folder / SHAPE
+    longest = _content(path).get("longest")
     if longest is not None and (type(longest) is not int or longest < 1):
-        raise FileError(f"{Path(folder) / SHAPE}: longest is {longest!r}, expected a whole number")
-    return longest
+        raise FileError(f"{path}: longest is {longest!r}, expected a whole number")
+    return _read_shape(path), longest, folder / WEIGHTS, _read_weights(folder / WEIGHTS)
+
+
+def _unfinished(folder: Path) -> Stored:
+    """The best that a run has come to so far."""
+    path, checkpoints = folder / RUN, Checkpoints(folder / CHECKPOINTS)
+    run = RunConfig.from_json(path.read_bytes(), str(path))
+    found = _best_so_far(checkpoints)
+    if found is None:
+        raise FileError(
+            f"{folder}: its training has not finished, and there is no checkpoint "
+            f"{'that can be read' if checkpoints.steps() else 'yet'}; go on with `regard train`"
+        )
+    warnings.warn(
+        f"{folder}: its training has not finished; using the model of update {found.step:,}",
+        stacklevel=4,
+    )
+    config = dataclasses.replace(run.model, vocabulary=Tokenizer.load(folder / TOKENIZER).size)
+    weights = {
+        TABLE if config.tied and name in TIED else name: weight.to(torch.float32, copy=True)
+        for name, weight in found.model.items()
+    }
+    return config, run.data.longest, checkpoints.folder, weights
+
+
+def _best_so_far(checkpoints: Checkpoints) -> Checkpoint | None:
+    """The best checkpoint by what the last one says of them; the last, if it is not there."""
+    steps = checkpoints.steps()
+    last = next(filter(None, (_readable(checkpoints, step) for step in reversed(steps))), None)
+    best = None if last is None else last.state.get("best_step")
+    if last is None or best == last.step or best not in steps:
+        return last
+    return _readable(checkpoints, best) or last
+
+
+def _readable(checkpoints: Checkpoints, step: int) -> Checkpoint | None:
+    try:
+        return checkpoints.read(step)
+    except FileError:  # damaged, or removed by a run that goes on meanwhile
+        return None
 
 
 def _write_weights(path: Path, weights: dict[str, Tensor]) -> None:

@@ -14,6 +14,7 @@ and as in CTranslate2 when that returns the end token.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,80 +24,20 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard import compiled
-from regard.errors import OptionError
+from regard.errors import RegardError
 from regard.nn import Transformer
 from regard.text import Tokenizer
+from regard.translate.strategies import Beam, Greedy, Sampling, Strategy, check_n_best, check_whole
 from regard.translate.writing import Tree, Writer
 
 GROUP = 24
 """How many words stand behind one maximum in the first stage of `best_words`."""
 FAR = 60.0
 """While no row's largest logit is further from 0, it is not subtracted before exp()."""
+SIDE_BY_SIDE = 64
+"""In wider beams it takes longer to tell by a mask whose words are whose than to move them."""
 FEW = 1 / 32
 """Sentences that are finished leave the batch when they make up this share of it."""
-
-
-@dataclass(frozen=True)
-class Greedy:
-    """Always the likeliest next subword. What `Beam(1)` finds as well."""
-
-
-@dataclass(frozen=True)
-class Beam:
-    """The `size` likeliest beginnings are continued side by side.
-
-    A sentence is finished when `size` translations of it have ended (as with transformers'
-    ``early_stopping=True``, fairseq and CTranslate2). If `patient`, it goes on as long as the
-    likeliest beginning, by its score at its present length, is better than the worst of the `size`
-    best that have ended (transformers' default).
-
-    length_penalty: the exponent of the length in the score; 0 favours short translations, 1
-    compares their probability per subword.
-    """
-
-    size: int = 5
-    length_penalty: float | int = 1.0
-    patient: bool = False
-
-    def __post_init__(self) -> None:
-        if self.size < 1:
-            raise OptionError(f"Beam: size={self.size}, expected 1 or more")
-        if not abs(self.length_penalty) < float("inf"):
-            raise OptionError(
-                f"Beam: length_penalty={self.length_penalty}, expected a finite number"
-            )
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """The next subword is drawn by its probability, after `temperature`, `top_k` and `top_p`.
-
-    Probabilities are raised to the power 1/temperature. Then only the `top_k` likeliest are left,
-    and of these the fewest that together have the probability `top_p` (Holtzman et al., 2020). What
-    is drawn depends on the seed and on the number of the sentence, not on what else is in the
-    batch. The score is that of the unchanged model, per subword.
-    """
-
-    temperature: float | int = 1.0
-    top_k: int | None = None
-    top_p: float | int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.temperature < float("inf"):
-            raise OptionError(
-                f"Sampling: temperature={self.temperature}, expected more than 0; "
-                "for the likeliest use Greedy()"
-            )
-        if self.top_k is not None and self.top_k < 1:
-            raise OptionError(f"Sampling: top_k={self.top_k}, expected 1 or more")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise OptionError(f"Sampling: top_p={self.top_p}, expected more than 0, at most 1")
-        if self.seed < 0:
-            raise OptionError(f"Sampling: seed={self.seed}, expected 0 or more")
-
-
-Strategy = Greedy | Beam | Sampling
 
 
 @dataclass(frozen=True)
@@ -136,16 +77,9 @@ def search(
     of the sentences, from which `Sampling` draws; 0, 1, … if not given. `memory` is what the
     encoder made of the sources and their ends, if that is known. The model must be in ``eval()``.
     """
-    if n_best < 1:
-        raise OptionError(f"search: n_best={n_best}, expected 1 or more")
-    if isinstance(how, Beam) and n_best > how.size:
-        raise OptionError(
-            f"search: n_best={n_best} of a beam of {how.size}; use a beam of {n_best} or more"
-        )
-    if isinstance(how, Greedy) and n_best > 1:
-        raise OptionError(f"search: n_best={n_best}, but Greedy finds one; use Beam or Sampling")
-    if most is not None and most < 1:
-        raise OptionError(f"search: most={most}, expected 1 or more")
+    check_n_best("search", how, n_best)
+    if most is not None:
+        check_whole("search", "most", most, 1)
     if not sources:
         return []
     limits = [longest(len(source)) for source in sources]
@@ -155,13 +89,20 @@ def search(
     added = model.config.position in ("sinusoidal", "learned")
     writer = (
         Tree(model, sources, limits, memory, room=how.size * (max(map(len, sources)) * 5 // 4 + 4))
-        if added and isinstance(how, Beam) and how.size > 1
+        if added and isinstance(how, Beam) and 1 < how.size <= SIDE_BY_SIDE
         else Writer(model, sources, limits, memory)
     )
     if isinstance(how, Beam):
-        return _BeamSearch(writer, how, n_best).run()
-    numbers = range(len(sources)) if numbers is None else numbers
-    return _Lines(writer, how, n_best, numbers).run()
+        found = _BeamSearch(writer, how, n_best).run()
+    else:
+        numbers = range(len(sources)) if numbers is None else numbers
+        found = _Lines(writer, how, n_best, numbers).run()
+    if not all(ranked and math.isfinite(ranked[0].log_probability) for ranked in found):
+        raise RegardError(
+            "search: the model's probabilities are not numbers; its training diverged, or its "
+            "weights are damaged"
+        )
+    return found
 
 
 class _BeamSearch:
@@ -415,7 +356,9 @@ def _drawn(
 ) -> Int[Tensor, "rows"]:
     """For each row, the word in whose part of the probability the row's chance falls."""
     rows, vocabulary = logits.shape
-    logits = logits.double() / how.temperature
+    logits = logits.double()
+    # Less the largest, which changes nothing, but divided by however little leaves one to draw.
+    logits = (logits - logits.amax(1, keepdim=True)) / how.temperature
     if how.top_k is not None or how.top_p is not None:
         kept = vocabulary if how.top_k is None else min(how.top_k, vocabulary)
         logits, words = logits.topk(kept, 1)

@@ -21,9 +21,10 @@ from regard.translate.alignment import (
     attention_to_source,
     written_spans,
 )
-from regard.translate.model_files import TOKENIZER, bundled, load_model, trained_length
-from regard.translate.search import Beam, Hypothesis, Strategy, search
+from regard.translate.model_files import TOKENIZER, bundled, load_trained
+from regard.translate.search import Hypothesis, search
 from regard.translate.splitting import split
+from regard.translate.strategies import Beam, Strategy, check_n_best, check_whole
 from regard.translate.threads import in_threads
 
 BATCH = 8192
@@ -94,21 +95,26 @@ class Translator:
             )
         self.model, self.tokenizer = model, tokenizer
         most = model.config.max_length - 1  # its end needs a place as well
+        if longest is not None:
+            check_whole("Translator", "longest", longest, 1)
         self.longest = most if longest is None else min(longest, most)
 
     @classmethod
     def load(cls, path: str | Path) -> Translator:
-        """The translator in a folder that `regard train` wrote, or one that comes with regard."""
+        """The translator in a folder that `regard train` wrote, or one that comes with regard.
+
+        If the training has not finished, it is that of its best checkpoint, and a warning says so.
+        """
         path = bundled(path)
-        model = load_model(path)
-        file = Path(path) / TOKENIZER
+        model, longest = load_trained(path)
+        file = path / TOKENIZER
         tokenizer = Tokenizer.load(file)
         if tokenizer.size != model.config.vocabulary:
             raise FileError(
                 f"{file}: has {tokenizer.size:,} subwords but the model "
                 f"{model.config.vocabulary:,}; it is not the one that it was trained with"
             )
-        return cls(model, tokenizer, longest=trained_length(path))
+        return cls(model, tokenizer, longest=longest)
 
     def translate(
         self,
@@ -128,17 +134,16 @@ class Translator:
             beam: short for `Beam(beam)`; 5 if nothing is said.
             n_best: how many to find of each; all but the best are its `alternatives`.
             batch: subwords in a batch: sentences × the longest of them × sequences of each.
-            threads: search so many batches at once, each by one thread alone. That is faster than
-                one batch by all; but `watch` and `cut` see only what their own thread does.
+            threads: search so many batches at once, each by one thread alone, at most one a core.
+                That is faster than one batch by all; but `watch` and `cut` see only what their own
+                thread does.
             first: the number of the first text, of those that are drawn by one seed.
         """
-        how = _strategy(how, beam)
-        if isinstance(texts, str):
-            raise OptionError("translate: texts is one text, expected a list; use [text]")
-        if batch < 1:
-            raise OptionError(f"translate: batch={batch}, expected 1 or more")
-        if threads < 1:
-            raise OptionError(f"translate: threads={threads}, expected 1 or more")
+        how, texts = _strategy(how, beam), _listed(texts)
+        check_n_best("translate", how, n_best)
+        for name, value in (("batch", batch), ("threads", threads)):
+            check_whole("translate", name, value, 1)
+        check_whole("translate", "first", first, 0)
         pieces = self._pieces(texts)
         numbers = [first + number for number, *_ in pieces]
         found = self._search([ids for *_, ids in pieces], how, n_best, batch, numbers, threads)
@@ -181,6 +186,8 @@ class Translator:
         `layer`: whose attention counts, of the decoder's blocks from 0; the last but one if not
         said.
         """
+        if isinstance(translations, Translation):
+            raise OptionError("align: got one translation, expected a list; use [translation]")
         parts = [part for one in translations for part in one._parts]
         weights: dict[int, Tensor] = {}
         lengths = [max(len(part.ids), len(part.found.tokens)) + 1 for part in parts]
@@ -292,6 +299,21 @@ def _strategy(how: Strategy | None, beam: int | None) -> Strategy:
             f"translate: how is {type(how).__name__}, expected Beam, Greedy or Sampling"
         )
     return how if how is not None else Beam(5 if beam is None else beam)
+
+
+def _listed(texts: object) -> list[str]:
+    """The texts, of which each is one."""
+    if isinstance(texts, str):
+        raise OptionError("translate: texts is one text, expected a list; use [text]")
+    if not isinstance(texts, Iterable):
+        raise OptionError(f"translate: texts is {type(texts).__name__}, expected a list of texts")
+    listed = list(texts)
+    for number, text in enumerate(listed):
+        if not isinstance(text, str):
+            raise OptionError(
+                f"translate: texts[{number}] is {type(text).__name__}, expected a text (str)"
+            )
+    return listed
 
 
 def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
