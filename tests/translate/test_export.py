@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +45,7 @@ SHAPES: list[dict[str, Any]] = [
 ]
 
 
-def sharp(config: TransformerConfig) -> Translator:
+def sharp(config: TransformerConfig, tokenizer: Tokenizer = TOKENIZER) -> Translator:
     """A model with opinions: the weights of a new one, raised, biases and norms of their own."""
     torch.manual_seed(3)
     model = Transformer(config).eval()
@@ -58,7 +57,7 @@ def sharp(config: TransformerConfig) -> Translator:
                 parameter.add_(0.1 * torch.randn_like(parameter))
         if model.output_bias is not None:
             model.output_bias[Tokenizer.end] += 3.0
-    return Translator(model, TOKENIZER)
+    return Translator(model, tokenizer)
 
 
 def theirs(folder: Path, **options: Any) -> list[tuple[tuple[str, ...], bool, float]]:
@@ -112,17 +111,64 @@ def test_what_is_in_the_folder(tmp_path: Path) -> None:
     assert list((tmp_path / "deep").iterdir()) == [folder]
 
 
-def test_the_readme_does_what_it_says(tmp_path: Path) -> None:
-    translator = sharp(CONFIG)
-    export_ctranslate2(translator, tmp_path / "model")
-    readme = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+def code_of(folder: Path, texts: list[str]) -> str:
+    """The code of a folder's README, for other texts."""
+    readme = (folder / "README.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
-    code = code.replace("A cat sleeps.", TEXTS[0])
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, check=True, timeout=120,
-        encoding="utf-8", env={"PYTHONIOENCODING": "utf-8"},
-    )  # fmt: skip
-    assert done.stdout.rstrip("\n") == translator.translate(TEXTS[:1])[0].text
+    assert code.count('["A cat sleeps."]') == 1
+    return str(code).replace('["A cat sleeps."]', repr(texts))
+
+
+def test_the_readme_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = Translator.load("pocket-en-de")
+    translator = Translator(whole.model, whole.tokenizer, longest=12)
+    export_ctranslate2(translator, tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    texts = ["A cat sleeps.", "", "The dog sees a bird. Does the bird sing? The man eats an apple!"]
+    exec(code_of(tmp_path / "model", texts), {})
+    found = translator.translate(texts)
+    assert [one.parts for one in found] == [1, 1, 3]
+    assert capsys.readouterr().out == "".join(f"{one.text}\n" for one in found)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bytes"])
+def test_the_readme_spells_as_we_do(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = Tokenizer.train(TEXTS * 3, size=40 if kind == "unigram" else 270, kind=kind)
+    translator = sharp(replace(CONFIG, vocabulary=tokenizer.size), tokenizer)
+    export_ctranslate2(translator, tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code_of(tmp_path / "model", []), names)
+    space = tokenizer.vocabulary.index("▁" if kind == "unigram" else "Ġ")
+    ids = [*tokenizer.encode("abc"), space, space, *tokenizer.encode("ab"), Tokenizer.end]
+    assert names["spelled"](tokenizer.tokens(ids)) == tokenizer.decode(ids)
+
+
+@pytest.mark.parametrize(("position", "written"), [("learned", 16), ("sinusoidal", 50)])
+def test_the_readme_of_a_model_with_few_positions(
+    position: str,
+    written: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """No more is taken nor written than there are positions, of which the end needs one."""
+    translator = sharp(replace(CONFIG, position=position, max_length=16))
+    assert translator.model.output_bias is not None
+    with torch.no_grad():
+        translator.model.output_bias[Tokenizer.end] = -1e4
+    export_ctranslate2(translator, tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    code = code_of(tmp_path / "model", [" ".join(TEXTS[:5])])
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert [len(result.hypotheses[0]) for result in names["results"]] == [written]
+    assert "max_input_length=15 + 1," in code
+    capsys.readouterr()
 
 
 @pytest.mark.parametrize(("quantization", "error"), [("int8", 0.3), ("float16", 0.02)])

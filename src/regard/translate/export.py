@@ -39,30 +39,57 @@ Exported from regard. `tokenizer.json` cuts text into subwords and is read by th
 library; CTranslate2 takes and gives these subwords, and adds the end of the source by itself:
 
 ```python
-import ctranslate2, tokenizers
+import re
+
+import ctranslate2
+import tokenizers
 
 translator = ctranslate2.Translator("{name}", compute_type="{compute}")
 tokenizer = tokenizers.Tokenizer.from_file("{name}/tokenizer.json")
 tokenizer.encode_special_tokens = True
 
+
+def subwords(text):
+    return tokenizer.encode(text, add_special_tokens=False).tokens
+
+
+def cut(text):
+    whole = len(subwords(text)) <= {taken}
+    pieces = [text] if whole else re.split(r"(?<=[.!?])\\s+", text)
+    return [piece for piece in pieces if piece.strip()]
+
+
+def spelled(tokens):
+    ids = [tokenizer.token_to_id(token) for token in tokens]
+    return {spelled}
+
+
 texts = ["A cat sleeps."]
-sources = [tokenizer.encode(text, add_special_tokens=False).tokens for text in texts]
+pieces = [(number, piece) for number, text in enumerate(texts) for piece in cut(text)]
 results = translator.translate_batch(
-    sources,
+    [subwords(piece) for _, piece in pieces],
     beam_size=5,
+    max_input_length={taken} + 1,  # and its end
     min_decoding_length=0,
-    max_decoding_length={longest},
+    max_decoding_length={written},
     return_end_token=True,
 )
-for result in results:
-    ids = [tokenizer.token_to_id(token) for token in result.hypotheses[0]]
-    print(tokenizer.decode([i for i in ids if i > 3], skip_special_tokens=False))
+translations = [[] for _ in texts]
+for (number, _), result in zip(pieces, results):
+    translations[number].append(spelled(result.hypotheses[0]))
+for parts in translations:
+    print(" ".join(parts))
 ```
 
+The model learned from texts of up to {taken} subwords. A longer one is translated sentence by
+sentence, here as in `regard translate`; of a single sentence that is longer still, CTranslate2
+leaves out what is beyond, where regard would cut it at a comma or a space.
+
 `return_end_token` makes CTranslate2 count the end in a translation's length, and
-`min_decoding_length=0` lets it say the end at once, both as in regard. An empty text needs no
-translating.
+`min_decoding_length=0` lets it say the end at once, both as in regard.
 """
+SPELLED = "tokenizer.decode([i for i in ids if i > 3], skip_special_tokens=False)"
+"""The text of subwords but the first four, which are special."""
 
 
 def export_ctranslate2(
@@ -90,11 +117,7 @@ def export_ctranslate2(
         beside = tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.")
         spec.save(beside)
         translator.tokenizer.save(Path(beside) / "tokenizer.json")
-        text = README.format(
-            name=folder.name,
-            compute="float32" if quantization == "float32" else "default",
-            longest=longest(translator.longest),
-        )
+        text = _readme(translator, folder.name, quantization)
         (Path(beside) / "README.md").write_text(text, encoding="utf-8")
         os.chmod(beside, 0o755)
         os.replace(beside, folder)
@@ -103,6 +126,21 @@ def export_ctranslate2(
     finally:
         if beside is not None:
             shutil.rmtree(beside, ignore_errors=True)
+
+
+def _readme(translator: Translator, name: str, quantization: str) -> str:
+    config = translator.model.config
+    room = {"learned": config.max_length, "sinusoidal": POSITIONS}.get(config.position)
+    taken, written = translator.longest, longest(translator.longest)
+    if room is not None:  # the end of the source needs a place as well
+        taken, written = min(taken, room - 1), min(written, room)
+    return README.format(
+        name=name,
+        compute="float32" if quantization == "float32" else "default",
+        taken=taken,
+        written=written,
+        spelled=SPELLED if translator.tokenizer.kind == "bytes" else f'" ".join({SPELLED}.split())',
+    )
 
 
 def _specs() -> Any:
