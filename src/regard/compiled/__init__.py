@@ -7,6 +7,7 @@ called for some tensors, and the other functions take tensors.
 from regard.compiled.calling import (
     KEYS,
     QUERIES,
+    Panels,
     affine,
     attend_few,
     attend_short,
@@ -24,6 +25,7 @@ __all__ = [
     "KEYS",
     "QUERIES",
     "DecoderStep",
+    "Panels",
     "Weights",
     "affine",
     "attend_few",

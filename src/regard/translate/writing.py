@@ -7,11 +7,13 @@ sequences, those of the words written so far grow by one with each step.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard import compiled
 from regard.attention import Mask, causal, dense, padding
 from regard.nn import Transformer
 from regard.nn.stepping import Stepper
@@ -51,9 +53,7 @@ class Writer:
         self._cache = model.cache(room)
         self._stepper = Stepper(model.decoder)
         self._side_by_side = 1
-        vocabulary = len(model.output)
-        self._words = model.output.T.contiguous()  # faster than as it is, and used often
-        self._room = model.output.new_empty(0, vocabulary)
+        self._words = _Words(model)
         self.limits = torch.tensor(limits, device=device)
 
     def logits(self, tokens: Int[Tensor, "b k"]) -> Iterator[Float[Tensor, "rows vocabulary"]]:
@@ -63,12 +63,8 @@ class Writer:
         gone when the next are asked for: to read and write them while they are near is faster.
         """
         hidden, k = self._written(tokens), tokens.shape[1]
-        rows, bias = max(1, ROOM // len(self.model.output) // k) * k, self.model.output_bias
-        if len(self._room) < rows:
-            self._room = self._room.new_empty(rows, self._room.shape[1])
-        for part in torch.split(hidden, rows):
-            logits = torch.mm(part, self._words, out=self._room[: len(part)])
-            yield logits if bias is None else logits.add_(bias)
+        rows = max(1, ROOM // len(self.model.output) // k) * k
+        return map(self._words, torch.split(hidden, rows))
 
     def _written(self, tokens: Int[Tensor, "b k"]) -> Float[Tensor, "bk width"]:
         """The decoder's vectors for these words."""
@@ -105,6 +101,35 @@ class Writer:
         """None when no sentence is padded, which is the fastest."""
         filled = bool((self._lengths == self._width).all())
         return None if filled else padding(self._lengths)
+
+
+class _Words:
+    """The last product: how well each word of the vocabulary fits."""
+
+    def __init__(self, model: Transformer) -> None:
+        self._weight, self._bias = model.output.T, model.output_bias
+        self._width = len(model.output)
+        self._room = model.output.new_empty(0, self._width)
+
+    def __call__(self, hidden: Float[Tensor, "rows width"]) -> Float[Tensor, "rows vocabulary"]:
+        """The logits, in the same memory each time."""
+        if len(self._room) < len(hidden):
+            self._room = self._room.new_empty(len(hidden), self._width)
+        logits = self._room[: len(hidden)]
+        if self._panels is not None and compiled.usable(hidden.numel() * self._width, hidden):
+            return self._panels.multiply(hidden, self._bias, logits)
+        torch.mm(hidden, self._contiguous, out=logits)
+        return logits if self._bias is None else logits.add_(self._bias)
+
+    @cached_property
+    def _panels(self) -> compiled.Panels | None:
+        fits = compiled.multiples([self._width]) and compiled.readable(self._weight, self._bias)
+        return compiled.Panels(self._weight) if fits else None
+
+    @cached_property
+    def _contiguous(self) -> Float[Tensor, "width vocabulary"]:
+        """Faster than as it is, and used often."""
+        return self._weight.contiguous()
 
 
 class Tree(Writer):

@@ -66,6 +66,17 @@ static inline void multiply_by_columns(
     TILES(1)
 }
 
+/* All rows of x times one vector of columns of w, or two. */
+static inline void multiply_by_panel(
+    int wide, Matrix<const float> x, int64_t rows, int64_t depth, Matrix<const float> w,
+    const Then &then, Matrix<float> y)
+{
+    if (wide == 2)
+        multiply_by_columns<2>(x, rows, depth, w, then, y);
+    else
+        multiply_by_columns<1>(x, rows, depth, w, then, y);
+}
+
 /* x (rows, depth) times w (depth, columns), and what follows on it, into y (rows, columns), of which
  * `onto` has the shape; columns are a multiple of 16. Each number is the sum in the order of depth,
  * whatever the other rows. `panel`, if given, has room for depth * 32: there columns of w are put
@@ -85,10 +96,21 @@ static void multiply(
                     store(panel + (k * wide + c) * LANES, load(part.start + k * w.row + c * LANES));
             part = {panel, wide * LANES};
         }
-        if (wide == 2)
-            multiply_by_columns<2>(x, rows, depth, part, here, {y.start + j, y.row});
-        else
-            multiply_by_columns<1>(x, rows, depth, part, here, {y.start + j, y.row});
+        multiply_by_panel(wide, x, rows, depth, part, here, {y.start + j, y.row});
+    }
+}
+
+/* x (rows, d) times a matrix (d, n) whose columns lie side by side already: 32 of them, row by row,
+ * then the next 32. Into y (rows, n).
+ */
+extern "C" void multiply_by_panels(
+    int64_t rows, int64_t d, int64_t n, const float *x, const float *panels, const float *bias,
+    float *y)
+{
+    for (int64_t j = 0; j < n; j += 2 * LANES) {
+        int wide = j + LANES < n ? 2 : 1;
+        multiply_by_panel(wide, {x, d}, rows, d, {panels + j * d, wide * LANES},
+                          {bias ? bias + j : NULL, false, NULL}, {y + j, n});
     }
 }
 
