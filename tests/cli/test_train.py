@@ -87,6 +87,24 @@ def test_options_go_before_the_file_and_the_file_before_the_preset(run: Run) -> 
     picture = Path("run/progress.svg").read_text()
     assert picture.startswith("<svg")
     assert "Loss" in picture
+    assert "BLEU" in picture
+
+
+def test_a_run_that_stops_early_has_a_picture_too(run: Run) -> None:
+    options = ("--max-steps=90", "--patience=1", "--learning-rate=0")
+    status, told = run("--config=recipe.toml", "--out=run", *options)
+    assert status == 0, told
+    assert "No better in 1 validation: stopped after update 4; the best was 2." in told
+    assert Path("run/progress.svg").read_text().startswith("<svg")
+
+
+def test_a_log_that_is_damaged_is_no_hindrance(run: Run) -> None:
+    assert run("--config=recipe.toml", "--out=run", "--quiet") == (0, "")
+    with Path("run/log.jsonl").open("ab") as log:
+        log.write(b'{"kind": "train", "step": 3}\n{"kind": "train", "st\xff')
+    status, told = run("--config=recipe.toml", "--out=run", "--max-steps=6")
+    assert status == 0, told
+    assert b"\xff" not in Path("run/log.jsonl").read_bytes()
 
 
 def test_quiet_says_nothing(run: Run) -> None:
@@ -133,6 +151,7 @@ def test_a_bad_recipe_is_told_in_one_line(run: Run, content: str, told: str) -> 
         (("--preset=huge",), "train: --preset huge is unknown"),
         (("--source=none.en", "--target=train.de"), "none.en"),
         (("--target=train.de",), "train: --source is missing"),
+        (("--source=a.tsv", "--target=train.de"), "train: a.tsv holds both sides"),
         (("--weight-decay=nan",), "train: weight_decay=nan, expected a finite number"),
     ],
 )

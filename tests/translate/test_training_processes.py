@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -93,6 +94,22 @@ def test_two_workers_give_the_single_workers_weights(corpus: Any, tmp_path: Path
         if not name.endswith("b_k"):
             assert torch.allclose(one[name], two[name], atol=2e-4), name
     assert "2 workers" in done.stderr
+
+
+def test_of_several_workers_one_says_what_is_wrong(corpus: Any, tmp_path: Path) -> None:
+    (tmp_path / "short.de").write_text("eins\nzwei\n")
+    bad = command(corpus, tmp_path / "run", f"--target={tmp_path / 'short.de'}")
+    done = run([*TORCHRUN, "--nproc-per-node=2", *bad])
+    assert done.returncode != 0
+    wrong = f"{corpus.source} has 600 lines but {tmp_path / 'short.de'} has 2;"
+    before, after = done.stderr.split("ChildFailedError", 1)
+    assert f"regard: {wrong}" in before
+    assert before.count(wrong) == 1
+    assert before.count("Traceback") == 1  # which is torchrun's own
+    assert f"traceback : {wrong}" in after.splitlines()[-2]
+    statuses = re.findall(r"exitcode  : (-?\d+)", after)
+    assert len(statuses) == 2
+    assert "0" not in statuses
 
 
 def test_a_lost_worker_is_restarted_and_training_goes_on(corpus: Any, tmp_path: Path) -> None:

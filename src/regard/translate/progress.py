@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import warnings
@@ -63,7 +64,7 @@ class Progress:
         for line in self._rewind(step):
             if line["kind"] == "valid":
                 self._remember(line)
-        self._board = _tensorboard(self.folder)
+        self._open_board()
         self._began = time.monotonic()
         if self.console.is_terminal and not self.console.is_dumb_terminal and not self.quiet:
             self._bar = Bar(
@@ -131,7 +132,8 @@ class Progress:
         """Leave the terminal as it was."""
         self._stop()
         if self._board is not None:
-            self._board.close()
+            with contextlib.suppress(OSError):
+                self._board.close()
 
     def _stop(self) -> None:
         if self._bar is not None:
@@ -153,9 +155,30 @@ class Progress:
         except OSError as error:
             raise FileError(f"train: cannot write {path}: {why(error)}") from None
         if self._board is not None:
-            for name, value in figures.items():
-                if isinstance(value, int | float) and name != "step":
-                    self._board.add_scalar(f"{figures['kind']}/{name}", value, figures["step"])
+            numbers = {k: v for k, v in figures.items() if isinstance(v, int | float)}
+            step = numbers.pop("step")
+            try:
+                for name, value in numbers.items():
+                    self._board.add_scalar(f"{figures['kind']}/{name}", value, step)
+            except OSError as error:
+                self._leave_board(error)
+
+    def _open_board(self) -> None:
+        """Begin to tell TensorBoard as well, if that is installed."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            return
+        try:
+            self._board = SummaryWriter(self.folder / "tensorboard")
+        except OSError as error:
+            self._leave_board(error)
+
+    def _leave_board(self, error: OSError) -> None:
+        self._board = None
+        self.say(f"Going on without TensorBoard, whose files cannot be written: {why(error)}")
 
     def _has(self, line: Figures) -> bool:
         """Whether the log has such a line, as it has when a finished run is started again."""
@@ -193,17 +216,6 @@ def read_log(path: Path) -> list[Figures]:
         if isinstance(figures, dict) and isinstance(figures.get("step"), int) and "kind" in figures:
             found.append(figures)
     return found
-
-
-def _tensorboard(folder: Path) -> Any:
-    """A writer for TensorBoard, if that is installed."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(folder / "tensorboard")
 
 
 def _fitting(parts: dict[str, str], width: int) -> str:

@@ -1,0 +1,154 @@
+"""What a run tells: the line on a terminal, and the log, whatever became of it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from regard.errors import FileError
+from regard.translate import progress
+from regard.translate.progress import Progress, read_log
+
+FIGURES: dict[str, Any] = {
+    "step": 100_234,
+    "epoch": 7,
+    "loss": 2.3456,
+    "tokens_per_second": 12_345.6,
+    "left": 12 * 3600 + 120.0,
+}
+VALID = {"step": 100_000, "loss": 1.9, "perplexity": 6.7, "bleu": 38.12, "seconds": 3.0}
+
+
+class Screen:
+    """A terminal so wide, and what is on it."""
+
+    def __init__(self, width: int) -> None:
+        self.file = io.StringIO()
+        self.console = Console(file=self.file, force_terminal=True, width=width)
+
+    @property
+    def last(self) -> str:
+        """The line that was drawn last."""
+        lines = re.split(r"[\r\n]", self.file.getvalue())
+        return [text for line in lines if (text := Text.from_ansi(line).plain)][-1]
+
+
+def test_all_figures_have_room_in_80_columns(tmp_path: Path) -> None:
+    screen = Screen(80)
+    told = Progress(tmp_path, screen.console)
+    told.start(0, 123_456)
+    told.valid(VALID)
+    told.show(FIGURES)
+    count, line = screen.last.split(" ", 1)
+    assert count == "100,234/123,456"
+    assert line.endswith(" loss 2.346  BLEU 38.1  12,346 tokens/s  12 h 02 min left")
+    assert len(screen.last) <= 80
+    assert "━━━" in line
+    told.close()
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (60, "loss 2.346  BLEU 38.1  50 s left"),
+        (50, "loss 2.346  50 s left"),
+        (32, "50 s left"),
+    ],
+)
+def test_the_count_and_the_time_are_left_out_last(tmp_path: Path, width: int, shown: str) -> None:
+    screen = Screen(width)
+    told = Progress(tmp_path, screen.console)
+    told.start(0, 123_456)
+    told.valid(VALID)
+    told.show({**FIGURES, "left": 49.7})
+    assert screen.last.startswith("100,234/123,456 ━")
+    assert screen.last.endswith(f" {shown}")
+    assert len(screen.last) <= width
+    told.close()
+
+
+def test_the_line_moves_with_time_not_with_updates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    told = Progress(tmp_path, Screen(80).console)
+    assert not told.is_due
+    told.start(0, 123_456)
+    assert told.is_due
+    told.show(FIGURES)
+    assert not told.is_due
+    now += progress.SHOW_EVERY
+    assert told.is_due
+    told.close()
+    assert not Progress(tmp_path, Console(file=io.StringIO())).is_due
+
+
+def test_at_the_end_no_time_is_left(tmp_path: Path) -> None:
+    screen = Screen(80)
+    told = Progress(tmp_path, screen.console)
+    told.start(0, 200)
+    told.finish({**FIGURES, "step": 200, "left": 0.0})
+    assert screen.last.startswith("200/200 ━")
+    assert screen.last.endswith(" took 0 s")
+    before = screen.file.getvalue()
+    told.show(FIGURES)
+    assert screen.file.getvalue() == before
+
+    plain = io.StringIO()
+    Progress(tmp_path, Console(file=plain)).train({**FIGURES, "step": 200, "left": 0.0})
+    assert plain.getvalue() == "update 200  epoch 7  loss 2.346  12,346 tokens/s\n"
+
+
+def test_the_last_bleu_is_remembered_when_a_run_goes_on(tmp_path: Path) -> None:
+    first = Progress(tmp_path, quiet=True)
+    first.valid(VALID)
+    first.valid({**VALID, "step": 200_000, "bleu": 50.0})
+    screen = Screen(80)
+    told = Progress(tmp_path, screen.console)
+    told.start(100_000, 123_456)
+    assert screen.last.endswith("BLEU 38.1")
+    assert told.validation_seconds == 3.0
+    told.show(FIGURES)
+    assert "BLEU 38.1" in screen.last
+    told.close()
+    assert [line["step"] for line in read_log(tmp_path / "log.jsonl")] == [100_000]
+
+
+def test_damaged_lines_of_the_log_are_left_out_and_said(tmp_path: Path) -> None:
+    good = json.dumps({"kind": "train", "step": 1})
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(f"{good}\n".encode() + b'{"kind": "\xff"}\n5\n{}\n' + good.encode() + b'\n{"ki')
+    file = io.StringIO()
+    told = Progress(tmp_path, Console(file=file))
+    told.start(9, 10)
+    told.close()
+    assert "log.jsonl: 3 of its lines cannot be read: left out" in file.getvalue()
+    assert log.read_text() == f"{good}\n{good}\n"
+    with pytest.raises(FileError, match=r"cannot be read: Is a directory"):
+        read_log(tmp_path)
+
+
+def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").symlink_to("/dev/full")
+    with pytest.raises(
+        FileError, match=r"train: cannot write \S*log\.jsonl: the disk is full; make"
+    ):
+        Progress(tmp_path, quiet=True).train(FIGURES)
+
+
+def test_a_run_goes_on_without_a_place_for_tensorboard(tmp_path: Path) -> None:
+    (tmp_path / "tensorboard").write_text("in the way")
+    file = io.StringIO()
+    told = Progress(tmp_path, Console(file=file))
+    told.start(0, 10)
+    told.train(FIGURES)
+    told.close()
+    assert "Going on without TensorBoard, whose files cannot be written: File ex" in file.getvalue()
