@@ -82,13 +82,44 @@ def test_json_and_options(run: Run) -> None:
         (["--hypothesis=said.de", "--reference=three"], "said.de has 2 lines but three has 3; li"),
         (["--reference=three"], "standard input has 0 lines but three has 3; line n"),
         (["--hypothesis=empty", "--reference=empty"], "empty: the file is empty"),
+        (["--hypothesis=said.de", "--reference=blank"], "blank: the file is empty"),
+        (["--hypothesis=latin", "--reference=right.de"], "latin, line 2: byte 0xe4 is not UTF-8"),
+        (["--hypothesis=said.de", "--reference=latin"], "latin, line 2: byte 0xe4 is not UTF-8"),
     ],
 )
 def test_bad_input_is_one_line(options: list[str], message: str, run: Run, tmp_path: Path) -> None:
     (tmp_path / "three").write_text("a\nb\nc\n", encoding="utf-8")
     (tmp_path / "empty").touch()
+    (tmp_path / "blank").write_text("\n \n", encoding="utf-8")
+    (tmp_path / "latin").write_text("The\nschläft\n", encoding="latin-1")
     found = run(*options)
     assert found.status > 0
     assert found.err.startswith("regard: ")
     assert message in found.err
     assert found.err.count("\n") == 1
+
+
+def test_lines_that_are_cut_into_words_are_noticed(
+    run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "cut.de").write_text("Ein Hund schläft .\n" * 200, encoding="utf-8")
+    files = ("--hypothesis=cut.de", "--reference=cut.de")
+    found = run(*files)
+    assert found.out.startswith("BLEU = 100.00")
+    assert found.err.startswith("regard: most lines of cut.de end in ' .', as if they were cut int")
+    assert found.err.count("\n") == 1
+    assert run(*files, "--tokenize=none").err == ""
+    assert not caplog.records
+
+
+def test_without_sacrebleu(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    found = run(*FILES)
+    assert found == (1, "", "regard: bleu: sacrebleu is not installed; pip install 'regard[transl"
+                     "ate]'\n")  # fmt: skip
+
+
+def test_nothing_is_waited_for_if_there_is_no_reference(run: Run) -> None:
+    found = run("--reference=gone", stdin=b"a\n")
+    assert found.err == "regard: gone: cannot be read: No such file or directory\n"
+    assert sys.stdin.buffer.tell() == 0
