@@ -260,6 +260,19 @@ def test_little_is_padding(make: Make, many: EncodedPairs, mean: float, budget: 
     assert empty / total < 0.08
 
 
+@pytest.mark.parametrize(
+    ("count", "budget", "most"), [(1000, 512, 0.08), (2000, 4096, 0.1), (1000, 4096, 0.14)]
+)
+def test_few_sentences_are_cut_into_smaller_batches(
+    make: Make, count: int, budget: int, most: float
+) -> None:
+    batches = Batches(make(lifelike(count)), budget)
+    total, empty = places(batches, 0)
+    assert empty / total < most
+    sizes = [(len(b), max(b.source.shape[1], b.target.shape[1])) for b in batches.epoch(0)]
+    assert sum(many * wide < budget / 4 for many, wide in sizes) <= 1
+
+
 def test_batches_are_full(many: EncodedPairs) -> None:
     costs = [
         len(batch) * max(batch.source.shape[1], batch.target.shape[1])
@@ -286,7 +299,7 @@ def test_the_plan_of_an_epoch_does_not_disturb_another(make: Make) -> None:
 
 
 def test_bad_numbers(make: Make) -> None:
-    pairs = make([(3, 3), (4, 4)])
+    pairs = make([(3, 3), (3, 3)])
     for wrong, message in (
         (lambda: Batches(pairs, 0), "Batches: budget=0, expected 1 token or more"),
         (lambda: Batches(pairs, 10, -1), "Batches: seed=-1, expected 0 or more"),

@@ -22,6 +22,9 @@ LIMIT = 0.08
 NOISES, ENOUGH = (0.025, 0.0125, 0.0), 0.07
 """How much padding is spent on mixing the sentences anew in every epoch, as long as the whole
 stays under the second number; all are shares."""
+LEAST = (0.5, 0.25)
+"""The least shares of the budget that batches are cut at, one after the other, where there are so
+few sentences that more than `LIMIT` would be padding otherwise."""
 
 Indices = NDArray[np.int64]
 
@@ -127,6 +130,11 @@ class Batches:
     A batch holds so many sentences that sentences × the longest side, with its start or end, is at
     most ``budget``; a sentence longer than that is a batch of its own. Sentences of like length go
     together, so that little is padding, and in each epoch others of them.
+
+    Less than 8 % is padding if there are enough sentences of each length to fill a batch; for a
+    budget of 4096, some thousand. Of fewer sentences smaller batches are made, but for the last
+    none of less than a quarter of the budget, and more is padding all the same: a tenth with 2,000
+    sentences, a seventh with 1,000. A smaller budget helps.
     """
 
     def __init__(self, pairs: EncodedPairs, budget: int, seed: int = 0) -> None:
@@ -202,16 +210,28 @@ class _Plan:
 
 
 def _planned(source: Indices, target: Indices, budget: int, rng: np.random.Generator) -> _Plan:
-    """The plan with the most noise that leaves little enough padding, else the one without."""
+    """The plan with the most noise that leaves little enough padding, else the one without; and
+    if that is too much still, in smaller batches."""
     for noise in NOISES:
         order = _order(source, target, noise, rng)
-        edges = _edges(source[order], target[order], budget)
-        longest = sum(np.maximum.reduceat(side[order], edges[:-1]) for side in (source, target))
-        places = int((np.diff(edges) * longest).sum())
-        share = 1.0 - int(source.sum() + target.sum()) / places
+        sides = source[order], target[order]
+        edges = _edges(*sides, budget)
+        share = _padding(*sides, edges)
         if share < ENOUGH:
             break
+    for least in LEAST:
+        if share < LIMIT:
+            break
+        edges = _edges(*sides, budget, least)
+        share = _padding(*sides, edges)
     return _Plan(order, edges, rng.permutation(len(edges) - 1), share)
+
+
+def _padding(source: Indices, target: Indices, edges: Indices) -> float:
+    """The share of padding when sentences are cut into batches at these edges."""
+    longest = sum(np.maximum.reduceat(side, edges[:-1]) for side in (source, target))
+    places = int((np.diff(edges) * longest).sum())
+    return 1.0 - int(source.sum() + target.sum()) / places
 
 
 def _order(source: Indices, target: Indices, noise: float, rng: np.random.Generator) -> Indices:
@@ -231,8 +251,11 @@ def _order(source: Indices, target: Indices, noise: float, rng: np.random.Genera
     return shuffled[np.argsort(key[shuffled], kind="stable")]
 
 
-def _edges(source: Indices, target: Indices, budget: int) -> Indices:
-    """Where to cut: as late as the budget allows, or earlier if that avoids too much padding."""
+def _edges(source: Indices, target: Indices, budget: int, least: float | None = None) -> Indices:
+    """Where to cut: as late as the budget allows, or earlier if that avoids too much padding.
+
+    With a ``least`` share of the budget, wherever from there on the least is padding.
+    """
     edges, start = [0], 0
     while start < len(source):
         # No more than this many fit beside the first, the widest of them being at least as wide.
@@ -244,9 +267,15 @@ def _edges(source: Indices, target: Indices, budget: int) -> Indices:
         cost = counts * np.maximum(wide_source, wide_target)
         fitting = max(int(np.searchsorted(cost, budget, "right")), 1)
         places = counts * (wide_source + wide_target)
-        full = np.cumsum(source[piece] + target[piece]) >= (1 - LIMIT) * places
-        good = np.flatnonzero(full[:fitting] & (cost[:fitting] >= budget / 2))
-        start += int(good[-1]) + 1 if len(good) and start + fitting < len(source) else fitting
+        filled = np.cumsum(source[piece] + target[piece])
+        enough = np.flatnonzero(cost[:fitting] >= budget * (least or 0.5))
+        good = enough[filled[enough] >= (1 - LIMIT) * places[enough]]
+        if len(good) and (least or start + fitting < len(source)):
+            start += int(good[-1]) + 1
+        elif len(enough) and least:
+            start += int(enough[(filled[enough] / places[enough]).argmax()]) + 1
+        else:
+            start += fitting
         edges.append(start)
     return np.array(edges, np.int64)
 
