@@ -7,8 +7,8 @@ called for some tensors, and the other functions take tensors.
 from regard.compiled.calling import (
     KEYS,
     QUERIES,
-    Panels,
     affine,
+    affine_by_panels,
     attend_few,
     attend_short,
     attend_short_backwards,
@@ -16,6 +16,7 @@ from regard.compiled.calling import (
     drop,
     layer_norm,
     multiples,
+    panels,
     readable,
     usable,
 )
@@ -25,9 +26,9 @@ __all__ = [
     "KEYS",
     "QUERIES",
     "DecoderStep",
-    "Panels",
     "Weights",
     "affine",
+    "affine_by_panels",
     "attend_few",
     "attend_short",
     "attend_short_backwards",
@@ -35,6 +36,7 @@ __all__ = [
     "drop",
     "layer_norm",
     "multiples",
+    "panels",
     "readable",
     "usable",
 ]

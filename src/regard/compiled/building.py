@@ -164,7 +164,7 @@ def _declared(loops: ctypes.CDLL) -> ctypes.CDLL:
     loops.attend_few.argtypes = (pointer, number, *[pointer] * 6)
     loops.best_words.argtypes = (*[size] * 4, *[pointer] * 5)
     loops.affine.argtypes = (*[size] * 3, *[pointer] * 4)
-    loops.multiply_by_panels.argtypes = (*[size] * 3, *[pointer] * 4)
+    loops.affine_by_panels.argtypes = (*[size] * 3, *[pointer] * 4)
     loops.normalize.argtypes = (size, size, number, *[pointer] * 4)
     loops.decode.argtypes = (pointer, *[size] * 5, *[pointer] * 4)
     return loops

@@ -229,28 +229,26 @@ def affine(
     return y
 
 
-class Panels:
-    """A matrix ``(d, n)`` in the form in which many rows are multiplied by it fastest.
+def panels(matrix: Float[Tensor, "d n"]) -> Float[Tensor, "dn"]:
+    """A copy of the matrix in the form in which many rows are multiplied by it fastest.
 
-    n is a multiple of 16. It is a copy.
+    32 columns of it side by side, row by row, then the next 32; n is a multiple of 16.
     """
+    parts = torch.split(matrix.detach(), 2 * LANES, 1)
+    return torch.cat([part.reshape(-1) for part in parts])
 
-    def __init__(self, matrix: Float[Tensor, "d n"]) -> None:
-        self._d, self._n = matrix.shape
-        panels = torch.split(matrix.detach(), 2 * LANES, 1)
-        self._panels = torch.cat([panel.reshape(-1) for panel in panels])
 
-    def multiply(
-        self,
-        x: Float[Tensor, "rows d"],
-        bias: Float[Tensor, "n"] | None,
-        out: Float[Tensor, "rows n"],
-    ) -> Float[Tensor, "rows n"]:
-        """x times the matrix, and the bias added, into `out`, which lies in one piece."""
-        x, bias = x.contiguous(), None if bias is None else bias.contiguous()
-        places = map(_start, (x, self._panels, bias, out))
-        _loops().multiply_by_panels(len(x), self._d, self._n, *places)
-        return out
+def affine_by_panels(
+    x: Float[Tensor, "rows d"],
+    weight: Float[Tensor, "dn"],
+    bias: Float[Tensor, "n"] | None,
+    out: Float[Tensor, "rows n"],
+) -> Float[Tensor, "rows n"]:
+    """`affine` of a weight in `panels`, into `out`, which lies in one piece."""
+    x, bias = x.contiguous(), None if bias is None else bias.contiguous()
+    (rows, d), n = x.shape, out.shape[1]
+    _loops().affine_by_panels(rows, d, n, *map(_start, (x, weight, bias, out)))
+    return out
 
 
 def layer_norm(

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.compiled.building import library
-from regard.compiled.calling import KEYS, QUERIES, Rows, as_bytes, usable
+from regard.compiled.calling import KEYS, QUERIES, Rows, as_bytes, panels, usable
 
 Pair = tuple[Tensor, Tensor | None]
 """A weight and a bias."""
@@ -57,6 +57,11 @@ class _Decoder(ctypes.Structure):
     )  # fmt: skip
 
 
+def _laid_out(x: Tensor) -> Tensor:
+    """A weight as the loop reads it."""
+    return panels(x) if x.dim() == 2 else x.detach().contiguous()
+
+
 class DecoderStep:
     """The blocks of a decoder whose norms come first, or last, and which rectifies.
 
@@ -69,8 +74,7 @@ class DecoderStep:
         width, self._inner = blocks[0].inner[0].shape
         self._width, self._heads, self._packed = width, heads, blocks[0].projections[0].shape[1]
         self._kept = [
-            [None if x is None else x.detach().contiguous() for x in block.tensors()]
-            for block in blocks
+            [None if x is None else _laid_out(x) for x in block.tensors()] for block in blocks
         ]
         self._blocks = (_Block * len(blocks))()
         for block, kept in zip(self._blocks, self._kept, strict=True):

@@ -117,14 +117,14 @@ class _Words:
             self._room = self._room.new_empty(len(hidden), self._width)
         logits = self._room[: len(hidden)]
         if self._panels is not None and compiled.usable(hidden.numel() * self._width, hidden):
-            return self._panels.multiply(hidden, self._bias, logits)
+            return compiled.affine_by_panels(hidden, self._panels, self._bias, logits)
         torch.mm(hidden, self._contiguous, out=logits)
         return logits if self._bias is None else logits.add_(self._bias)
 
     @cached_property
-    def _panels(self) -> compiled.Panels | None:
+    def _panels(self) -> Float[Tensor, "numbers"] | None:
         fits = compiled.multiples([self._width]) and compiled.readable(self._weight, self._bias)
-        return compiled.Panels(self._weight) if fits else None
+        return compiled.panels(self._weight) if fits else None
 
     @cached_property
     def _contiguous(self) -> Float[Tensor, "width vocabulary"]:

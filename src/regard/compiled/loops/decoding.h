@@ -20,6 +20,7 @@ extern "C" void normalize(
     }
 }
 
+/* The weight of a norm, or that of a product in panels, see `multiply_by_panels`. */
 struct Affine {
     const float *weight, *bias;
 };
@@ -65,11 +66,10 @@ extern "C" int decode(
         };
         auto product = [&](const float *y, int64_t from, Affine by, int64_t to, bool relu,
                            const float *onto, float *into) {
-            return multiply_whole(y, rows, from, by.weight, to, {by.bias, relu, onto}, into);
+            multiply_by_panels(y, rows, from, by.weight, to, {by.bias, relu, onto}, into);
         };
         const float *y = before ? norm(block.attention_norm, normed) : x;
-        if (!product(y, width, block.projections, packed, false, NULL, wide))
-            return 1;
+        product(y, width, block.projections, packed, false, NULL, wide);
         for (int64_t r = 0; r < rows; r++)
             for (int64_t g = 0; g < of->groups; g++) {
                 const float *made = wide + r * packed + width + g * d;
@@ -79,27 +79,25 @@ extern "C" int decode(
         Rows<const float> q = {wide, n * packed, d, packed};
         Rows<const float> k = {block.k.start, block.k.batch, block.k.head, block.k.row};
         Rows<const float> v = {block.v.start, block.v.batch, block.v.head, block.v.row};
-        if (!attend(own, of->factor, q, k, v, *mask, own_out, NULL) ||
-            !product(joined, width, block.combination, width, false, x, x))
+        if (!attend(own, of->factor, q, k, v, *mask, own_out, NULL))
             return 1;
+        product(joined, width, block.combination, width, false, x, x);
         if (!before)
             norm(block.attention_norm, x);
 
         y = before ? norm(block.cross_norm, normed) : x;
-        if (!product(y, width, block.queries, width, false, NULL, wide))
-            return 1;
+        product(y, width, block.queries, width, false, NULL, wide);
         q = {wide, each * width, d, width};
         if (!attend(cross, of->factor, q, block.memory_k, block.memory_v, *memory_mask, cross_out,
-                    NULL) ||
-            !product(joined, width, block.cross_combination, width, false, x, x))
+                    NULL))
             return 1;
+        product(joined, width, block.cross_combination, width, false, x, x);
         if (!before)
             norm(block.cross_norm, x);
 
         y = before ? norm(block.feed_forward_norm, normed) : x;
-        if (!product(y, width, block.in, of->inner, true, NULL, wide) ||
-            !product(wide, of->inner, block.out, width, false, x, x))
-            return 1;
+        product(y, width, block.in, of->inner, true, NULL, wide);
+        product(wide, of->inner, block.out, width, false, x, x);
         if (!before)
             norm(block.feed_forward_norm, x);
     }

@@ -100,36 +100,35 @@ static void multiply(
     }
 }
 
-/* x (rows, d) times a matrix (d, n) whose columns lie side by side already: 32 of them, row by row,
- * then the next 32. Into y (rows, n).
+/* The same of w whose columns lie side by side already: 32 of them, row by row, then the next 32;
+ * x and y in one piece.
  */
-extern "C" void multiply_by_panels(
-    int64_t rows, int64_t d, int64_t n, const float *x, const float *panels, const float *bias,
-    float *y)
+static void multiply_by_panels(
+    const float *x, int64_t rows, int64_t depth, const float *panels, int64_t columns,
+    const Then &then, float *y)
 {
-    for (int64_t j = 0; j < n; j += 2 * LANES) {
-        int wide = j + LANES < n ? 2 : 1;
-        multiply_by_panel(wide, {x, d}, rows, d, {panels + j * d, wide * LANES},
-                          {bias ? bias + j : NULL, false, NULL}, {y + j, n});
+    for (int64_t j = 0; j < columns; j += 2 * LANES) {
+        int wide = j + LANES < columns ? 2 : 1;
+        Then here = {then.bias ? then.bias + j : NULL, then.relu, then.onto ? then.onto + j : NULL};
+        multiply_by_panel(wide, {x, depth}, rows, depth, {panels + j * depth, wide * LANES}, here,
+                          {y + j, columns});
     }
 }
 
-/* x (rows, d) times w (d, n), and what follows on it, into y (rows, n), all in one piece. false if
- * there was no memory.
- */
-static bool multiply_whole(
-    const float *x, int64_t rows, int64_t d, const float *w, int64_t n, const Then &then, float *y)
+extern "C" void affine_by_panels(
+    int64_t rows, int64_t d, int64_t n, const float *x, const float *panels, const float *bias,
+    float *y)
 {
-    float *panel = (float *)malloc(d * 2 * LANES * sizeof *panel);
-    if (!panel)
-        return false;
-    multiply({x, d}, rows, d, {w, n}, n, then, {y, n}, panel);
-    free(panel);
-    return true;
+    multiply_by_panels(x, rows, d, panels, n, {bias, false, NULL}, y);
 }
 
 extern "C" int affine(
     int64_t rows, int64_t d, int64_t n, const float *x, const float *w, const float *bias, float *y)
 {
-    return multiply_whole(x, rows, d, w, n, {bias, false, NULL}, y) ? 0 : 1;
+    float *panel = (float *)malloc(d * 2 * LANES * sizeof *panel);
+    if (!panel)
+        return 1;
+    multiply({x, d}, rows, d, {w, n}, n, {bias, false, NULL}, {y, n}, panel);
+    free(panel);
+    return 0;
 }
