@@ -22,9 +22,6 @@ LIMIT = 0.08
 NOISES, ENOUGH = (0.025, 0.0125, 0.0), 0.07
 """How much padding is spent on mixing the sentences anew in every epoch, as long as the whole
 stays under the second number; all are shares."""
-LEAST = (0.5, 0.25)
-"""The least shares of the budget that batches are cut at, one after the other, where there are so
-few sentences that more than `LIMIT` would be padding otherwise."""
 
 Indices = NDArray[np.int64]
 
@@ -131,10 +128,10 @@ class Batches:
     most ``budget``; a sentence longer than that is a batch of its own. Sentences of like length go
     together, so that little is padding, and in each epoch others of them.
 
-    Less than 8 % is padding if there are enough sentences of each length to fill a batch; for a
-    budget of 4096, some thousand. Of fewer sentences smaller batches are made, but for the last
-    none of less than a quarter of the budget, and more is padding all the same: a tenth with 2,000
-    sentences, a seventh with 1,000. A smaller budget helps.
+    Less than 8 % is padding if there are enough sentences of each length to fill a batch, or half
+    a batch at least; for a budget of 4096, some thousand. Of fewer the batches are as full as they
+    can be, and more is padding, since long and short ones must go together: a tenth of 5,000
+    sentences, a quarter of 1,000. A smaller budget helps.
     """
 
     def __init__(self, pairs: EncodedPairs, budget: int, seed: int = 0) -> None:
@@ -210,8 +207,10 @@ class _Plan:
 
 
 def _planned(source: Indices, target: Indices, budget: int, rng: np.random.Generator) -> _Plan:
-    """The plan with the most noise that leaves little enough padding, else the one without; and
-    if that is too much still, in smaller batches."""
+    """The plan with the most noise that leaves little enough padding, else the one without.
+
+    If that has too much still, it is cut more thriftily where this helps.
+    """
     for noise in NOISES:
         order = _order(source, target, noise, rng)
         sides = source[order], target[order]
@@ -219,11 +218,10 @@ def _planned(source: Indices, target: Indices, budget: int, rng: np.random.Gener
         share = _padding(*sides, edges)
         if share < ENOUGH:
             break
-    for least in LEAST:
-        if share < LIMIT:
-            break
-        edges = _edges(*sides, budget, least)
-        share = _padding(*sides, edges)
+    if share >= LIMIT:
+        more = _edges(*sides, budget, thrifty=True)
+        if (less := _padding(*sides, more)) < LIMIT:
+            edges, share = more, less
     return _Plan(order, edges, rng.permutation(len(edges) - 1), share)
 
 
@@ -251,10 +249,10 @@ def _order(source: Indices, target: Indices, noise: float, rng: np.random.Genera
     return shuffled[np.argsort(key[shuffled], kind="stable")]
 
 
-def _edges(source: Indices, target: Indices, budget: int, least: float | None = None) -> Indices:
+def _edges(source: Indices, target: Indices, budget: int, *, thrifty: bool = False) -> Indices:
     """Where to cut: as late as the budget allows, or earlier if that avoids too much padding.
 
-    With a ``least`` share of the budget, wherever from there on the least is padding.
+    If nothing does, a thrifty cut is where the least is padding.
     """
     edges, start = [0], 0
     while start < len(source):
@@ -268,11 +266,11 @@ def _edges(source: Indices, target: Indices, budget: int, least: float | None = 
         fitting = max(int(np.searchsorted(cost, budget, "right")), 1)
         places = counts * (wide_source + wide_target)
         filled = np.cumsum(source[piece] + target[piece])
-        enough = np.flatnonzero(cost[:fitting] >= budget * (least or 0.5))
+        enough = np.flatnonzero(cost[:fitting] >= budget / 2)
         good = enough[filled[enough] >= (1 - LIMIT) * places[enough]]
-        if len(good) and (least or start + fitting < len(source)):
+        if len(good) and (thrifty or start + fitting < len(source)):
             start += int(good[-1]) + 1
-        elif len(enough) and least:
+        elif len(enough) and thrifty:
             start += int(enough[(filled[enough] / places[enough]).argmax()]) + 1
         else:
             start += fitting
