@@ -90,7 +90,12 @@ def test_a_summary_without_a_word(run: Run, tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text(f"{TEXT}\n" * 40, encoding="utf-8")
     data = json.loads(run("explain", "--file=long.txt", "--json"))
     assert len(data["words"]) == 40 * 12 + 1
+    assert data["special"] == [False] * (40 * 12) + [True]
     assert len(data["entropy"]) == 2
+    told = run("explain", "--file=long.txt", "--top=3").splitlines()
+    assert told[0] == f"{40 * 12} words in 2 layers"
+    assert told.index("looked at most") == len(told) - 7
+    assert all("#" in line for line in told[-6:-3])  # which of the forty
 
 
 def test_a_word_of_a_long_text(run: Run, tmp_path: Path) -> None:
@@ -99,6 +104,11 @@ def test_a_word_of_a_long_text(run: Run, tmp_path: Path) -> None:
     assert data["position"] == 6 * 12 + 7
     assert sum(value is not None for value in data["scores"]["knockout"]) == 64
     assert "said" not in data  # longer than what the model translates at once
+    table, _, bars = run("explain", "--file=long.txt", "--word=it#7").partition("\nknockout\n")
+    assert table.index("\n\n") == len("\n".join(table.splitlines()[:21]))  # and a line of names
+    assert len(bars.splitlines()) == 20
+    whole = run("explain", "--file=long.txt", "--word=it#7", "--method=knockout", "--top=100")
+    assert sum(line.split()[-1] == "·" for line in whole.splitlines()) == 100 - 64  # not cut
 
 
 def test_many_texts(run: Run, tmp_path: Path) -> None:
@@ -150,7 +160,14 @@ def test_compare(run: Run) -> None:
         (["explain", "--jsonl=other.jsonl"], FileError, "other.jsonl: line 1: the text has no wor"),
         (["explain", "--jsonl=bad.jsonl"], FileError, "line 1 is not a JSON object"),
         (["explain", "--jsonl=wordless.jsonl"], FileError, "line 1 has no word"),
+        (["explain", "--jsonl=float.jsonl"], FileError, "line 1: word is float"),
         (["compare", "bat", TEXT, TEXT], WordError, "the text has no word 'bat'"),
+        (["compare", "</s>", TEXT, TEXT], OptionError, "'</s>' is a special token, not a word"),
+        (
+            ["explain", f"{TEXT} " * 8, "--word=it#2", "--method=knockout", "--head=0"],
+            OptionError,
+            "since the text is too long to cut so many links in so many heads; take a shorter one$",
+        ),
     ],
 )
 def test_what_goes_wrong(
@@ -158,6 +175,7 @@ def test_what_goes_wrong(
 ) -> None:
     (tmp_path / "bad.jsonl").write_text("it\n", encoding="utf-8")
     (tmp_path / "other.jsonl").write_text('{"text": "a b", "word": "c"}\n', encoding="utf-8")
+    (tmp_path / "float.jsonl").write_text('{"text": "a b", "word": 1.5}\n', encoding="utf-8")
     (tmp_path / "wordless.jsonl").write_text('{"text": "a b"}\n', encoding="utf-8")
     with pytest.raises(kind, match=message):
         run(*arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 
 from regard.errors import OptionError
 from regard.lens import Lens, cut
-from regard.lens.explanation import METHODS, turned
+from regard.lens.explanation import METHODS, Effect, turned
 from regard.lens.measures import agreement, rollout
 from regard.nn import Classifier, LanguageModel, TransformerConfig
 from regard.text import Tokenizer
@@ -172,6 +173,42 @@ def test_a_language_model_says_the_next_word(tokenizer: Tokenizer) -> None:
     assert not e.translates
 
 
+def test_a_next_word_without_a_spelling_goes_by_its_name(tokenizer: Tokenizer) -> None:
+    config = TransformerConfig.preset("tiny", vocabulary=tokenizer.size, output_bias=True)
+    model = LanguageModel(config).eval()
+    with torch.no_grad():
+        model.output_bias[Tokenizer.end] = 1e4  # which it says whatever it reads
+    lens = Lens(model, tokenizer)
+    e = lens.explain("the street was", "was", most=1)
+    assert e.said == "</s>"
+    assert "\nnext: </s>\n" in str(e)
+    assert lens.without("the street", [("street", "the")]).after == "</s>"
+
+
+def test_a_next_word_of_transformers_without_a_spelling(
+    tokenizer: Tokenizer, sizes: dict[str, Any]
+) -> None:
+    """The end, half a character, and one that the tokenizer does not have."""
+    torch.manual_seed(3)
+    config = transformers.GPT2Config(vocab_size=tokenizer.size + 3, **sizes["gpt2"])
+    lens = Lens(transformers.GPT2LMHeadModel(config).eval(), tokenizer._inner)
+    lens.explain("the street", "street", most=1)
+    byte = tokenizer.encode("ü")
+    assert [lens._subject.spell([i]) for i in (Tokenizer.end, byte[-1], tokenizer.size + 1)] == [
+        "</s>",
+        tokenizer.tokens(byte)[-1],
+        f"token {tokenizer.size + 1}",
+    ]
+
+
+def test_a_next_word_that_cannot_be_seen_is_spelled_out(lens: Lens) -> None:
+    e = replace(
+        lens.explain(TEXT, "it", most=1), said="\n", translates=False, effects=(Effect(1, "it"),)
+    )
+    assert "\nnext: '\\n'\n" in str(e)
+    assert e.conclusion.endswith("the next word turns from '\\n' to \"it\".")
+
+
 def test_words_that_cannot_be_seen_agree_with_nothing(tokenizer: Tokenizer) -> None:
     """Behind the word, where a language model never looks, all is 0 by every method."""
     torch.manual_seed(5)
@@ -208,6 +245,11 @@ def test_only_so_many_links_are_cut(lens: Lens) -> None:
     assert None in json.loads(e.to_json())["scores"]["knockout"]
     with pytest.raises(OptionError, match="most=0, expected 1 or more"):
         lens.explain(TEXT, "it", most=0)
+    for n in (0, -1):
+        with pytest.raises(OptionError, match=f"top: n={n}, expected 1 or more"):
+            e.top(n=n)
+        with pytest.raises(OptionError, match=f"table: n={n}, expected 1 or more"):
+            e.table(n)
 
 
 def test_agreement_is_spearmans() -> None:
@@ -281,6 +323,8 @@ def test_layers_that_share_their_weights_are_layers_each(
     for layer, weights in enumerate(expected.attentions):
         torch.testing.assert_close(e.attention[layer], weights[0, :, 10], atol=1e-5, rtol=0)
     assert e.knockout_of_heads is None
+    with pytest.raises(OptionError, match="single heads, since its layers share their weights"):
+        e.scores("knockout", 0)
     assert len(e.view().layers) == 3
     assert lens.summary(TEXT).entropy.shape == (3, 3)
 

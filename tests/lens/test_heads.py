@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import torch
 from regard.errors import FileError, OptionError
 from regard.lens import Lens
 from regard.lens.heads import Question
-from regard.text.grammar import Pair
+from regard.text.grammar import Pair, generate
 
 transformers = pytest.importorskip("transformers", reason="needs the extra hf")
 
@@ -71,7 +70,7 @@ def test_score_heads_by_hand(lens: Lens) -> None:
     layer, head, best = scores.best(1)[0]
     assert best == pytest.approx(float(scores.accuracy.max()))
     assert float(scores.accuracy[layer, head]) == best
-    assert str(scores).startswith("3 questions; nearest candidate: 66.7%")
+    assert str(scores).startswith("3 questions; nearest noun: 66.7%")
 
 
 def test_score_heads_from_a_file(lens: Lens, tmp_path: Path) -> None:
@@ -87,6 +86,9 @@ def test_score_heads_from_a_file(lens: Lens, tmp_path: Path) -> None:
     path.write_text('{"text": "a"}\n', encoding="utf-8")
     with pytest.raises(FileError, match="line 1: score_heads: 'word' is missing"):
         lens.score_heads(path)
+    path.write_bytes(b'{"text": "caf\xe9"}\n')
+    with pytest.raises(FileError, match="line 1: byte 0xe9 is not UTF-8"):
+        lens.score_heads(path)
     with pytest.raises(FileError, match="cannot be read: No such file"):
         lens.score_heads(tmp_path / "none.jsonl")
     with pytest.raises(OptionError, match="there are no questions"):
@@ -95,10 +97,48 @@ def test_score_heads_from_a_file(lens: Lens, tmp_path: Path) -> None:
         Question.of("text")
 
 
-def test_without_other_candidates_there_is_no_baseline(lens: Lens) -> None:
+def test_the_nearest_noun_of_plain_questions(lens: Lens) -> None:
+    """Nouns of the built-in corpus are known, and so is what any of the questions names."""
+    street = lens.score_heads([(TEXT, "it", "street"), (TEXT, "it", "animal")])
+    assert street.nearest == 0.5  # street stands nearer
+    assert str(street).startswith("2 questions; nearest noun: 50.0%")
+    text = "The whatsit hit the gizmo because it was wide."
+    alone = [(text, "it", "whatsit")]
+    assert lens.score_heads(alone).nearest == 1.0  # nobody knows that a gizmo is one
+    assert lens.score_heads([*alone, (text, "it", "Gizmo")]).nearest == 0.5
+    others = {
+        "text": "The bat hit the gizmo.",
+        "word": "bat",
+        "referent": "The",
+        "others": ["gizmo"],
+    }
+    assert lens.score_heads([*alone, others]).nearest == 0.5  # The, and gizmo
+    plural = "The whatsits hit the horses because it was wide."
+    assert lens.score_heads([(plural, "it", "whatsits")]).nearest == 0.0
+    behind = "Because it was wide, the street hit the bat."
+    assert lens.score_heads([(behind, "it", "street")]).nearest == 1.0
+
+
+def test_plain_questions_are_asked_of_all_words(lens: Lens) -> None:
     scores = lens.score_heads([(TEXT, "it", "animal")])
-    assert math.isnan(scores.nearest)
-    assert str(scores).startswith("1 questions; nearest candidate: not known")
+    e = lens.explain(TEXT, "it", most=1)
+    given = e.attention.clone()
+    given[..., [e.word, len(e.names) - 1]] = -1  # neither itself nor the end
+    expected = (given.argmax(-1) == e.words.find("animal")).double()
+    torch.testing.assert_close(scores.accuracy, expected)
+    assert str(scores).startswith("1 question; nearest noun: 0.0%")
+
+
+def test_the_built_in_corpus_has_one_baseline_however_it_is_asked(lens: Lens) -> None:
+    pairs = list(generate("reference", "test", 40))
+    plain = [(pair.source, words_at(pair), str(pair.referent)) for pair in pairs]
+    assert lens.score_heads(plain).nearest == lens.score_heads(pairs).nearest
+
+
+def words_at(pair: Pair) -> str:
+    """The word of a pair; the last, if there are several."""
+    before = pair.source[: pair.position].split().count("it")
+    return f"it#{before + 1}" if before or pair.source.count(" it ") > 1 else pair.word
 
 
 @pytest.mark.parametrize(
@@ -109,6 +149,15 @@ def test_without_other_candidates_there_is_no_baseline(lens: Lens) -> None:
         ({"text": TEXT, "word": None, "referent": "animal"}, "expected a text, a word"),
         ({"text": TEXT, "word": "it", "referent": "animal", "others": "street"}, "list of others"),
         ({"text": TEXT, "word": "it", "referent": "animal", "others": 5}, "list of others"),
+        ({"text": TEXT, "word": "it", "referent": None}, "expected a text, a word, a referent"),
+        ((TEXT, "it", 0.5), "expected a text, a word, a referent"),
+        ((TEXT, None, "animal"), "expected a text, a word, a referent"),
+        ((TEXT, "it", -1), "'</s>' is a special token, not a word"),
+        ({"text": TEXT, "word": "it", "referent": "The", "others": ["it"]}, "word and one of the"),
+        (
+            {"source": TEXT, "position": 43, "referent_position": 43, "other_position": 4},
+            "'it' is word and referent at once",
+        ),
     ],
 )
 def test_questions_that_cannot_be_asked(lens: Lens, question: object, message: str) -> None:

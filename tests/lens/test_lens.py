@@ -55,7 +55,7 @@ def test_similar_by_contextual_vectors(lens: Lens) -> None:
     assert found.a == ("the", "street", "was", "wide")
     first = lens.similar("the street", "the street", layer=0)
     assert float(first) == pytest.approx(1.0, abs=1e-6)
-    with pytest.raises(OptionError, match="layer=9, but there are 4, from 0"):
+    with pytest.raises(OptionError, match="similar: layer 9, but there are 4, numbered from 0"):
         lens.similar("a", "b", layer=9)
 
 
@@ -128,5 +128,88 @@ def test_summary(lens: Lens) -> None:
     torch.testing.assert_close(found.entropy, entropy, atol=1e-4, rtol=1e-4)
     received = found.words.summed(weights.sum(2).mean((0, 1)))
     torch.testing.assert_close(found.received, received, atol=1e-4, rtol=1e-4)
-    assert "sharpest heads" in str(found)
+    assert str(found).startswith("12 words in 3 layers\n\nsharpest heads")  # without the end
     assert found.most(1)[0][0] in str(found)
+    assert found.table(3).count("\n") == str(found).count("\n") - 7
+    data = found.to_data()
+    assert [word for word, special in zip(data["words"], data["special"], strict=True) if special]
+    with pytest.raises(OptionError, match="most: n=0, expected 1 or more"):
+        found.most(0)
+
+
+def test_what_is_looked_at_most_is_told_apart(lens: Lens) -> None:
+    found = lens.summary(f"{TEXT} {TEXT}")
+    for name, times in found.most(30):
+        assert times == pytest.approx(float(found.received[found.words.find(name)]))
+    assert {"it#1", "it#2"} < {name for name, _ in found.most(30)}
+
+
+def test_special_tokens_that_stand_in_the_text_are_special(bert: Callable[..., Any]) -> None:
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "street"]
+    inner = tokenizers.Tokenizer(
+        tokenizers.models.WordPiece({word: i for i, word in enumerate(words)}, unk_token="[UNK]")
+    )
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    inner.add_special_tokens(words[:4])
+    lens = Lens(bert(), inner)
+    found = lens.words("the [SEP] unknown street")
+    assert found.names == ("the", "[SEP]", "unknown", "street")
+    assert found.is_word == (True, False, True, True)
+    assert "[SEP]" not in dict(lens.summary("the [SEP] street").most())
+    assert lens.explain("the [SEP] street", "[SEP]").word == 1
+    with pytest.raises(OptionError, match="'\\[SEP\\]' is a special token, not a word"):
+        lens.compare("[SEP]", "the [SEP]", "street [SEP]", among=["the"])
+
+
+def test_a_model_without_a_mask_reads_texts_one_by_one(word_piece: tokenizers.Tokenizer) -> None:
+    """FNet mixes all that it is given, padding too."""
+    torch.manual_seed(0)
+    config = transformers.FNetConfig(
+        vocab_size=60, hidden_size=24, num_hidden_layers=2, intermediate_size=48,
+        max_position_embeddings=32,
+    )  # fmt: skip
+    lens = Lens(transformers.FNetModel(config).eval(), word_piece)
+    _, short = lens.embed_all([TEXT, "the street"])
+    torch.testing.assert_close(short.vectors, lens.embed("the street").vectors)
+
+
+@pytest.mark.usefixtures("without_annotations")
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda lens: lens.explain(TEXT, None), "word is NoneType, expected a word of the text"),
+        (lambda lens: lens.explain(TEXT, 1.5), "word is float, expected a word of the text"),
+        (lambda lens: lens.explain(TEXT, ("it",)), "word is tuple, expected a word of the text"),
+        (lambda lens: lens.explain(TEXT, True), "word True, but there are 13"),
+        (lambda lens: lens.explain(TEXT, "it", most="x"), "explain: most='x', expected a whole nu"),
+        (lambda lens: lens.explain(TEXT, "it", most=1.5), "explain: most=1.5, expected a whole nu"),
+        (lambda lens: lens.explain(b"it", 0), "lens: text is bytes, expected a string"),
+        (lambda lens: list(lens.explain_all(5)), "explain_all: items is int, expected a list"),
+        (lambda lens: list(lens.explain_all([TEXT])), 'items has "The.*", expected \\(text, word'),
+        (lambda lens: lens.heads("it", None, TEXT), "word is NoneType, expected a word of the te"),
+        (lambda lens: lens.embed_all(TEXT), "embed_all: texts is str, expected a list"),
+        (lambda lens: lens.embed_all(None), "embed_all: texts is NoneType, expected a list"),
+        (lambda lens: lens.without(TEXT, 5), "without: links is int, expected a list"),
+        (
+            lambda lens: lens.without(TEXT, [("it",)]),
+            "links has \\('it',\\), expected \\(word that",
+        ),
+        (lambda lens: lens.without(TEXT, ("it", "the")), "without: links has 'it', expected \\(w"),
+        (lambda lens: lens.similar(TEXT, TEXT, layer=None), "similar: layer None, but there are 4"),
+        (lambda lens: lens.embed(TEXT).sentence(4), "sentence: layer 4, but there are 4"),
+        (lambda lens: lens.embed(TEXT).sentence("x"), "sentence: layer 'x', but there are 4"),
+        (lambda lens: lens.compare(None, TEXT, TEXT), "word is NoneType, expected a word of the"),
+        (lambda lens: lens.compare(-1, TEXT, TEXT), "compare: -1 is a special token, not a word"),
+        (lambda lens: lens.compare("it", TEXT, TEXT, among=5), "texts is int, expected a list"),
+        (lambda lens: lens.summary(TEXT).most("x"), "most: n='x', expected a whole number"),
+        (lambda lens: lens.score_heads(5), "score_heads: questions is int, expected a list"),
+        (lambda lens: Lens.open(None), "Lens.open: what is NoneType, expected the name of a mod"),
+    ],
+)
+def test_what_is_asked_wrongly(lens: Lens, ask: Callable[[Lens], object], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        ask(lens)
+
+
+def test_many_texts_need_not_be_a_list(lens: Lens) -> None:
+    assert [one.words.text for one in lens.embed_all(iter(["the bat", "it"]))] == ["the bat", "it"]

@@ -9,7 +9,7 @@ from tokenizers import models, pre_tokenizers, processors, trainers
 
 from regard.errors import OptionError, WordError
 from regard.text import Tokenizer
-from regard.text.words import Words, overlaps, shares, spelled, word_spans
+from regard.text.words import Words, overlaps, shares, spelled, visible, word_spans
 
 LINES = [
     "The animals didn't cross the street because it was too tired.",
@@ -73,6 +73,7 @@ def test_special_tokens_stand_apart() -> None:
     assert words.is_word == (False, True, True, False)
     with pytest.raises(WordError, match="no word 'CLS'"):
         words.find("CLS")
+    assert words.find("[CLS]") == 0
 
 
 def test_regards_own_tokenizer() -> None:
@@ -145,6 +146,35 @@ def test_find() -> None:
 def test_words_that_are_not_there(word: str, message: str) -> None:
     with pytest.raises(WordError, match=message):
         read(word_piece(), "the cat saw the cat").find(word)
+
+
+def test_of_many_words_of_one_name_only_some_are_listed() -> None:
+    for times, said in ((3, "it#1 or it#2 or it#3"), (170, "it#1, it#2, … it#170")):
+        with pytest.raises(WordError, match=f"'it' {times} times; say which: {said}$"):
+            read(word_piece(), "it " * times).find("it")
+
+
+def test_what_a_name_is_called_finds_it() -> None:
+    words = read(word_piece(), "the cat saw the cat; It slept")
+    assert words.called(words.find("cat#2")) == "cat#2"
+    assert [words.find(words.called(i)) for i in range(len(words))] == list(range(len(words)))
+    tokens = read(word_piece(), "unsleeping").as_tokens()
+    piece = next(name for name in tokens.names if name.startswith("##"))
+    assert tokens.names[tokens.find(tokens.called(tokens.names.index(piece)))] == piece
+
+
+def test_what_cannot_be_seen_is_spelled_out() -> None:
+    assert [visible(text) for text in ("\n", " ", "", "a\x00", "\u200b")] == [
+        "'\\n'", "' '", "''", "'a\\x00'", "'\\u200b'",
+    ]  # fmt: skip
+    for text in ("it", " it", "میخواهم", "می\u200cخواهم", "🙂"):
+        assert visible(text) == text
+
+
+def test_the_names_of_a_long_text_are_made_once() -> None:
+    words = read(word_piece(), "it slept")
+    assert words.names is words.names
+    assert words.is_word is words.is_word
 
 
 def test_numbers_that_are_not_there() -> None:

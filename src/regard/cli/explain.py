@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,10 +18,13 @@ from regard.errors import FileError, OptionError, WordError
 from regard.lens import Explanation, Lens
 from regard.lens.explanation import METHODS
 from regard.text import read_lines
+from regard.text.words import visible
 from regard.translate.model_files import POCKET
 
 BAR = 32
 """Characters of the longest bar."""
+LONG, SHOWN = 100, 20
+"""Of more words than the one, only the other are shown, if nobody says how many."""
 
 
 def explain(
@@ -36,7 +40,9 @@ def explain(
     ] = None,
     layer: Annotated[int | None, typer.Option(help="Only this layer, from 0.")] = None,
     head: Annotated[int | None, typer.Option(help="Only this head, from 0.")] = None,
-    top: Annotated[int | None, typer.Option(help="Show so many words; all, if not said.")] = None,
+    top: Annotated[
+        int | None, typer.Option(help="Show only so many words; all of a short text.")
+    ] = None,
     tokens: Annotated[
         bool, typer.Option("--tokens", help="Take every subword for a word of its own.")
     ] = False,
@@ -75,9 +81,11 @@ def explain(
         text = "\n".join(read_lines(file))
     lens = Lens.open(model)
     if word is None:
-        _summary(lens, text or "", tokens, json_, [html, svg, png, method, layer, head])
+        _summary(lens, text or "", tokens, top, json_, [html, svg, png, method, layer, head])
         return
     found = lens.explain(text or "", word, tokens=tokens)
+    if top is None and len(found.names) > LONG:
+        top = SHOWN
     if json_:
         print(found.to_json())
     elif method is not None or layer is not None or head is not None:
@@ -97,12 +105,16 @@ def _refuse(option: str, others: Mapping[str, object]) -> None:
             raise OptionError(f"explain: {name} does not go with {option}, which has every number")
 
 
-def _summary(lens: Lens, text: str, tokens: bool, json_: bool, needs: list[object]) -> None:
+def _summary(
+    lens: Lens, text: str, tokens: bool, top: int | None, json_: bool, needs: list[object]
+) -> None:
     if any(one is not None for one in needs):
         raise OptionError("explain: --word is missing: which word of the text looks?")
     found = lens.summary(text, tokens=tokens)
-    print(json.dumps(found.to_data(), ensure_ascii=False) if json_ else found)
-    if not json_:
+    if json_:
+        print(json.dumps(found.to_data(), ensure_ascii=False))
+    else:
+        print(found if top is None else found.table(top))
         print("\nregard explain … --word WORD tells what one of the words looks at")
 
 
@@ -131,10 +143,11 @@ def _items(path: Path, word: str | None) -> Iterator[tuple[int, str, str | int]]
             raise FileError(
                 f"{path}: line {number} is not a JSON object with text and word"
             ) from None
-        if not isinstance(said, str) or not isinstance(which, str | int):
-            raise FileError(
-                f"{path}: line {number} has no {'word' if isinstance(said, str) else 'text'}"
-            )
+        for name, value, kinds in (("text", said, str), ("word", which, str | int)):
+            if value is None:
+                raise FileError(f"{path}: line {number} has no {name}")
+            if not isinstance(value, kinds):
+                raise FileError(f"{path}: line {number}: {name} is {type(value).__name__}")
         yield number, said, which
 
 
@@ -148,18 +161,22 @@ def _where(method: str, layer: int | None, head: int | None) -> str:
 
 
 def _bars(found: Explanation, values: torch.Tensor, top: int | None, title: str = "") -> str:
-    """A bar for each name, or for the highest."""
-    numbers = [float(one) for one in values.nan_to_num(0.0)]
+    """A bar for each name, or for the highest; none where nothing was cut."""
+    numbers = values.tolist()
+    heights = values.nan_to_num(0.0).tolist()
     shown = range(len(numbers))
     if top is not None:
-        shown = sorted(sorted(shown, key=lambda i: -numbers[i])[:top])  # type: ignore[assignment]
-    width = max(len(found.names[i]) for i in shown)
-    most = max((numbers[i] for i in shown), default=0.0) or 1.0
+        shown = sorted(sorted(shown, key=lambda i: -heights[i])[:top])  # type: ignore[assignment]
+    called = found.words.called if top is not None else lambda i: visible(found.names[i])
+    names = {i: called(i) for i in shown}
+    width = max(map(len, names.values()))
+    most = max((heights[i] for i in shown), default=0.0) or 1.0
     lines = [title] if title else []
     for i in shown:
-        bar = "█" * max(0, round(BAR * numbers[i] / most))
+        bar = "█" * max(0, round(BAR * heights[i] / most))
         mark = "→" if i == found.word else " "
-        lines.append(f"{mark} {found.names[i]:{width}}  {numbers[i]:7.3f}  {bar}".rstrip())
+        number = "·" if math.isnan(numbers[i]) else f"{numbers[i]:.3f}"
+        lines.append(f"{mark} {names[i]:{width}}  {number:>7}  {bar}".rstrip())
     return "\n".join(lines)
 
 

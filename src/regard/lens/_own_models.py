@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import causal, padding
-from regard.lens._subject import BEAM, Reading, Unaligned, no_translator, of_these
+from regard.lens._subject import BEAM, Reading, Unaligned, no_translator, of_these, or_named
 from regard.lens.cutting import Cut, cut
 from regard.nn import Classifier, LanguageModel
 from regard.text import Tokenizer, padded
@@ -33,6 +33,7 @@ class Translating:
         self.longest: int | None = translator.longest + 1  # and the end
         config = translator.model.config
         self.limit = config.max_length if config.position == "learned" else None
+        self.vocabulary = len(self.table())
 
     def read(self, text: str) -> Reading:
         return _read(self.tokenizer, text, end=True)
@@ -118,6 +119,7 @@ class Stack(Unaligned):
         self.model, self.tokenizer = model, tokenizer
         self.writes = isinstance(model, LanguageModel)
         self.limit = model.config.max_length if model.config.position == "learned" else None
+        self.vocabulary = len(self.table())
 
     def read(self, text: str) -> Reading:
         return _read(self.tokenizer, text, start=self.writes)
@@ -138,7 +140,7 @@ class Stack(Unaligned):
         return [[int(i)] for i in self._logits(last).argmax(-1)]
 
     def spell(self, said: Sequence[int]) -> str:
-        return self.tokenizer.decode(said)
+        return or_named(self.tokenizer.decode(said), self.tokenizer.tokens(said))
 
     def log_probability(self, last: Tensor, said: Sequence[int]) -> Tensor:
         return of_these(self._logits(last).unsqueeze(1), said)

@@ -38,6 +38,10 @@ class Subject(Protocol):
         """How many tokens it can read, if there is a limit."""
 
     @property
+    def vocabulary(self) -> int | None:
+        """How many different tokens it knows; None if nobody can tell."""
+
+    @property
     def longest(self) -> int | None:
         """To how many tokens it can say something, if there is a limit."""
 
@@ -59,7 +63,8 @@ class Subject(Protocol):
         `last` ``(b, n, width)``: b times, each with other links cut, for example.
         """
 
-    def spell(self, said: Sequence[int]) -> str: ...
+    def spell(self, said: Sequence[int]) -> str:
+        """What was said, as text. A next word that has no spelling goes by its token's name."""
 
     def written_for(
         self, reading: Reading, said: Sequence[int], tokens: Sequence[int]
@@ -105,6 +110,15 @@ def speaks(subject: Subject, reading: Reading) -> bool:
     """Whether the model says something to this text."""
     within = subject.longest is None or len(reading.ids) <= subject.longest
     return subject.writes and within
+
+
+def or_named(text: str, names: Sequence[str]) -> str:
+    """What tokens spell; their names if that is nothing, or not even whole characters.
+
+    >>> or_named("it", ["▁it"]), or_named("", ["</s>"]), or_named("\ufffd", ["<0xC3>"])
+    ('it', '</s>', '<0xC3>')
+    """
+    return text if text and "\ufffd" not in text else " ".join(names)
 
 
 def no_translator(model: nn.Module) -> OptionError:

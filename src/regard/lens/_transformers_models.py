@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import tokenizers
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from regard.errors import OptionError
-from regard.lens._subject import BEAM, Reading, Unaligned, no_translator, of_these
+from regard.errors import OptionError, RegardError
+from regard.lens._subject import BEAM, Reading, Unaligned, no_translator, of_these, or_named
 from regard.text import padded
 from regard.text.words import Words, spelled
 
@@ -26,13 +29,29 @@ class HuggingFace(Unaligned):
         self.writes = model.can_generate() and model.get_output_embeddings() is not None
         self.translates = bool(config.is_encoder_decoder) and self.writes
         self._reader = model.get_encoder() if config.is_encoder_decoder else model
+        takes = inspect.signature(self._reader.forward).parameters
+        _takes_text(model, self._reader, takes)
+        self._masks = "attention_mask" in takes or "input_ids" not in takes  # passed on as it is
         self._fast = _fast(tokenizer)
-        self.limit = _limit(model, tokenizer)
+        self.limit = _limit(self._reader, tokenizer)
+
+    @property
+    def vocabulary(self) -> int | None:
+        try:
+            table = getattr(self.model.get_input_embeddings(), "weight", None)
+        except NotImplementedError:
+            return None
+        return None if table is None else len(table)
 
     def read(self, text: str) -> Reading:
         if self._fast is not None:
             found = self._fast.encode(text)
-            special = tuple(map(bool, found.special_tokens_mask))
+            special = tuple(
+                bool(apart) or (i in self._apart and text[slice(*span)].strip() == token)
+                for i, token, span, apart in zip(
+                    found.ids, found.tokens, found.offsets, found.special_tokens_mask, strict=True
+                )
+            )
             words = Words(text, tuple(found.tokens), tuple(found.offsets), special)
             return Reading(found.ids, words)
         ids = self.tokenizer(text)["input_ids"]
@@ -51,6 +70,10 @@ class HuggingFace(Unaligned):
 
     def layers(self, readings: Sequence[Reading]) -> list[Tensor]:
         ids, lengths = padded([one.ids for one in readings])
+        if not self._masks and len(set(lengths.tolist())) > 1:
+            alone = [self.layers([one]) for one in readings]
+            rows = [[vectors[0] for vectors in layer] for layer in zip(*alone, strict=True)]
+            return [pad_sequence(layer, batch_first=True) for layer in rows]
         there = torch.arange(ids.shape[1]) < lengths[:, None]
         device = next(self.model.parameters()).device
         inputs: dict[str, Any] = {
@@ -59,7 +82,7 @@ class HuggingFace(Unaligned):
         }
         if not self.model.config.is_encoder_decoder and self.writes:
             inputs["use_cache"] = False
-        found = self._reader(**inputs, output_hidden_states=True)
+        found = self._run(inputs)
         if self.writes and not self.translates:
             # Some have more between the last vectors and the logits than one matrix.
             says = found.logits[:1, -1]
@@ -68,23 +91,47 @@ class HuggingFace(Unaligned):
             )
         return list(found.hidden_states)
 
+    def _run(self, inputs: dict[str, Any]) -> Any:
+        """What the model makes of these, with a vector for every token in each layer."""
+        name, size = type(self.model).__name__, inputs["input_ids"].shape[1]
+        try:
+            found = self._reader(**inputs, output_hidden_states=True)
+        except RegardError:
+            raise
+        except Exception as error:  # a model raises whatever becomes of what it cannot take
+            reason = str(error).strip().partition("\n")[0]
+            raise OptionError(
+                f"lens: {name} cannot read {size:,} tokens of text and nothing else: "
+                f"{type(error).__name__}: {reason}"
+            ) from error
+        lengths = [len(one[0]) for one in getattr(found, "hidden_states", None) or ()]
+        if not lengths or set(lengths) != {size}:
+            given = ", ".join(map(str, lengths)) or "none"
+            raise OptionError(
+                f"lens: {name} does not keep a vector for each of the {size:,} tokens in every "
+                f"layer (but {given}), so it is not known what its layers say of a word"
+            )
+        return found
+
     def say(self, reading: Reading, last: Tensor) -> list[list[int]]:
         if not self.translates:
             return [[int(i)] for i in self._next(last).argmax(-1)]
         longest = 2 * len(reading.ids) + 10
-        positions = getattr(self.model.config, "max_position_embeddings", None)
+        positions = _positions(self.model.get_decoder(), "decoder")
         written = self.model.generate(
             input_ids=torch.tensor([reading.ids] * len(last), device=last.device),
             **_encoded(last),
             num_beams=BEAM,
             do_sample=False,
+            decoder_start_token_id=self._start,
             max_new_tokens=min(longest, positions - 1) if positions else longest,
         )
         ends = {self.model.config.pad_token_id, self._end}
         return [[int(i) for i in row[1:] if int(i) not in ends] for row in written]
 
     def spell(self, said: Sequence[int]) -> str:
-        return self._decode(said) if self._fast is None else str(self._fast.decode(list(said)))
+        text = self._decode(said) if self._fast is None else str(self._fast.decode(list(said)))
+        return text if self.translates else or_named(text, self._names(said))
 
     def log_probability(self, last: Tensor, said: Sequence[int]) -> Tensor:
         if not self.translates:
@@ -114,27 +161,45 @@ class HuggingFace(Unaligned):
         )
         text = self.spell(said)
         spans = ((0, 0), *spelled(self.spell, list(said), text))
+        return Words(text, tuple(self._names(target)), spans, (True, *self._special(said)))
+
+    def _names(self, ids: Sequence[int]) -> list[str]:
+        """The tokens of these numbers; a model may know more than its tokenizer names."""
         if self._fast is None:
-            names = tuple(self.tokenizer.convert_ids_to_tokens(target))
+            names = self.tokenizer.convert_ids_to_tokens(list(ids))
         else:
-            names = tuple(str(self._fast.id_to_token(i)) for i in target)
-        return Words(text, names, spans, (True, *self._special(said)))
+            names = [self._fast.id_to_token(i) for i in ids]
+        return [f"token {i}" if name is None else name for i, name in zip(ids, names, strict=True)]
 
     def _special(self, ids: Sequence[int]) -> tuple[bool, ...]:
-        """Which of the numbers stand for no text; an unknown word is a word."""
+        """Which of the numbers stand for no text."""
+        return tuple(i in self._apart for i in ids)
+
+    @cached_property
+    def _apart(self) -> set[int]:
+        """The numbers that stand for no text; an unknown word is a word."""
         if self._fast is not None:
             added = self._fast.get_added_tokens_decoder()
             named = {i for i, token in added.items() if token.special}
         else:
             named = set(self.tokenizer.all_special_ids)
-        named -= {getattr(self.tokenizer, "unk_token_id", None)}
-        return tuple(i in named for i in ids)
+        return named - {getattr(self.tokenizer, "unk_token_id", None)}
 
     @property
     def _start(self) -> int:
-        config, generation = self.model.config, self.model.generation_config
-        start = getattr(config, "decoder_start_token_id", None)
-        return int(generation.decoder_start_token_id if start is None else start)
+        """The number by which a translation begins, as `generate` finds it."""
+        generation = self.model.generation_config
+        for start in (
+            getattr(self.model.config, "decoder_start_token_id", None),
+            generation.decoder_start_token_id,
+            generation.bos_token_id,
+        ):
+            if start is not None:
+                return int(start)
+        raise OptionError(
+            f"lens: {type(self.model).__name__} does not say by which token a translation begins; "
+            "set model.generation_config.decoder_start_token_id"
+        )
 
     @property
     def _end(self) -> int | None:
@@ -155,18 +220,37 @@ class HuggingFace(Unaligned):
         return found
 
 
-def _limit(model: Any, tokenizer: Any) -> int | None:
-    """How many tokens a model of transformers can read, if that is limited."""
-    config = model.config
-    positions: int | None = getattr(config, "max_position_embeddings", None)
-    if positions is None:
-        if hasattr(config, "relative_attention_num_buckets"):
-            return None
-        positions = getattr(tokenizer, "model_max_length", None)
-        return positions if isinstance(positions, int) and 0 < positions < 10**9 else None
-    for name, module in model.named_modules():
-        if "position" in name and isinstance(module, nn.Embedding) and module.padding_idx:
-            return positions - module.padding_idx - 1  # counted from behind that of padding
+def _takes_text(model: Any, reader: Any, takes: Mapping[str, object]) -> None:
+    """An error if what reads is given something else, such as pixels or sound."""
+    main = getattr(reader, "main_input_name", "input_ids")
+    if main != "input_ids" and "input_ids" not in takes:
+        raise OptionError(
+            f"Lens: {type(model).__name__} reads {main}, not text; regard.watch and regard.cut "
+            "take any model"
+        )
+
+
+def _limit(reader: Any, tokenizer: Any) -> int | None:
+    """How many tokens the part of a model that reads can take, if that is limited."""
+    positions = _positions(reader, "encoder")
+    if positions is not None or hasattr(reader.config, "relative_attention_num_buckets"):
+        return positions
+    longest = getattr(tokenizer, "model_max_length", None)
+    return longest if isinstance(longest, int) and 0 < longest < 10**9 else None
+
+
+def _positions(part: Any, called: str) -> int | None:
+    """How many places a part of a model knows: the numbers of positions in its configuration."""
+    for name in ("max_position_embeddings", f"max_{called}_position_embeddings"):
+        positions: int | None = getattr(part.config, name, None)
+        if positions is not None:
+            break
+    if positions is None or positions < 1:  # -1 is "no limit"
+        return None
+    for name, module in part.named_modules():
+        padding: int | None = getattr(module, "padding_idx", None)
+        if "position" in name and padding is not None:
+            return positions - padding - 1  # they are counted from behind that of padding
     return positions
 
 

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from regard.errors import OptionError
 from regard.lens._subject import Subject
 from regard.lens.explanation import Explanation
 from regard.text.words import Words
@@ -134,6 +135,9 @@ def compare(
     """The comparison; see `Lens.compare`."""
     texts = (one, other)
     embedded = lens.embed_all(texts)
+    for each in embedded:
+        if not each.words.is_word[each.words.find(word)]:
+            raise OptionError(f"compare: {word!r} is a special token, not a word")
     vectors = [each[word] for each in embedded]  # (layers, width)
     cosine = F.cosine_similarity(vectors[0], vectors[1], dim=-1)
     statics = []

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from regard.errors import OptionError
+from regard.lens._numbers import whole
 from regard.lens._subject import Reading, Subject, speaks
-from regard.lens.explanation import Effect, Explanation
+from regard.lens.explanation import Effect, Explanation, shared
 from regard.lens.knocking import Link, knock, say_without
 from regard.lens.measures import Feeds, foremost, measure
 from regard.lens.watching import watch
@@ -29,9 +29,7 @@ def explained(
 
     The links to the words in `also` are cut in any case.
     """
-    if most < 1:
-        raise OptionError(f"explain: most={most}, expected 1 or more")
-    words = reading.words
+    most, words = whole("explain: most", most), reading.words
     here = tuple(words.tokens_of(word))
     with watch(subject.model) as seen, Feeds(subject.model) as feeds:
         last = subject.layers([reading])[-1]
@@ -74,8 +72,7 @@ def _knock_heads(
     None if that is too much to try, or if layers share a module, so that it is cut in all of them.
     """
     layers, heads = shape[:2]
-    shared = any("#" in name for name in names)
-    if shared or layers * heads * len(links) * len(reading.ids) > SINGLE:
+    if shared(names) or layers * heads * len(links) * len(reading.ids) > SINGLE:
         return None
     alone = [
         Link(link.looks, link.at, layer, head)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,9 @@ from torch import Tensor
 
 from regard.attention.record import Look
 from regard.errors import OptionError
+from regard.lens._numbers import numbered, whole
 from regard.lens.measures import agreement, foremost
-from regard.text.words import Words
+from regard.text.words import Words, visible
 
 if TYPE_CHECKING:
     import pandas
@@ -96,20 +98,25 @@ class Explanation:
                 "knockout": self.knockout,
             }[method]
         if of_heads is None:
-            why = (
-                "of so many links in so many heads; take a shorter text, or most=8"
-                if method == "knockout"
-                else "since it goes through all layers"
+            raise OptionError(
+                f"explain: {method} was not computed for single heads, {self._why_not(method)}"
             )
-            raise OptionError(f"explain: {method} was not computed for single heads, {why}")
         depth, heads = of_heads.shape[:2]
-        for name, value, size in (("layer", layer, depth), ("head", head, heads)):
-            if value is not None and not 0 <= value < size:
-                raise OptionError(f"explain: {name} {value}, but there are {size}, numbered from 0")
-        chosen = of_heads if layer is None else of_heads[layer : layer + 1]
+        if layer is not None:
+            of_heads = of_heads[numbered("explain: layer", layer, depth)].unsqueeze(0)
         if head is not None:
-            chosen = chosen[:, head : head + 1]
-        return chosen.mean((0, 1))
+            of_heads = of_heads[:, numbered("explain: head", head, heads)].unsqueeze(1)
+        return of_heads.mean((0, 1))
+
+    def _why_not(self, method: str) -> str:
+        """Why there is nothing about single heads."""
+        if method != "knockout":
+            return "since it goes through all layers"
+        if shared(self.layers):
+            return "since its layers share their weights, so that a link is cut in all of them"
+        return (
+            "since the text is too long to cut so many links in so many heads; take a shorter one"
+        )
 
     def of_heads(self, method: str) -> Tensor | None:
         """The scores by layer and head, ``(layers, heads, names)``, where the method has them."""
@@ -122,7 +129,8 @@ class Explanation:
     def top(self, method: str = "attention", n: int = 5) -> list[tuple[str, float]]:
         """The n other words that matter most by a method, with their scores."""
         values = self.scores(method)
-        return [(self.names[i], float(values[i])) for i in self._ranked(method)[:n]]
+        ranked = self._ranked(method)[: whole("top: n", n)]
+        return [(self.names[i], float(values[i])) for i in ranked]
 
     @property
     def agreement(self) -> dict[str, float]:
@@ -142,21 +150,21 @@ class Explanation:
     @property
     def conclusion(self) -> str:
         """What it comes to, in plain words."""
-        looker = self.names[self.word]
+        looker = visible(self.names[self.word])
         if not self._others:
             return f"There is no other word that {looker} could look at."
         most, matters = (self._ranked(method)[0] for method in ("attention", "knockout"))
-        told = f"By attention, {looker} looks at {self._called(most)} most; " + (
-            "so it is" if most == matters else f"{self._called(matters)} matters most"
+        told = f"By attention, {looker} looks at {self.words.called(most)} most; " + (
+            "so it is" if most == matters else f"{self.words.called(matters)} matters most"
         )
         told += (
-            f" when links are cut: without {self._called(matters)}, its vector moves by "
+            f" when links are cut: without {self.words.called(matters)}, its vector moves by "
             f"{float(self.knockout[matters]):.0%}."
         )
         return " ".join([told, *map(self._effect, self.effects)])
 
     def _effect(self, effect: Effect) -> str:
-        link = f"{self.names[self.word]} → {self._called(effect.word)}"
+        link = f"{visible(self.names[self.word])} → {self.words.called(effect.word)}"
         what = "translation" if self.translates else "next word"
         if effect.text == self.said:
             return f"With the link {link} cut, the {what} stays."
@@ -171,14 +179,6 @@ class Explanation:
     def _ranked(self, method: str) -> list[int]:
         values = self.scores(method)
         return sorted(self._others, key=lambda i: -_number(values[i]))
-
-    def _called(self, i: int) -> str:
-        """A word by its name, and which of them it is, if there are several."""
-        name, same = (
-            self.names[i],
-            [j for j, name in enumerate(self.names) if name == self.names[i]],
-        )
-        return name if len(same) == 1 else f"{name}#{same.index(i) + 1}"
 
     def _agrees(self, one: Tensor, other: Tensor) -> float:
         kept = [i for i in self._others if not math.isnan(float(other[i]))]
@@ -245,32 +245,37 @@ class Explanation:
     def table(self, n: int | None = None) -> str:
         """The answers as text: a row for each name, or for n words that any of them puts first."""
         shown = self._shown(n)
+        called = self.words.called if n is not None else lambda i: visible(self.names[i])
+        names = {i: called(i) for i in shown}
         columns = {name: self.scores(name) for name in METHODS}
         if self.probability is not None:
             columns["unlikelier"] = self.probability
-        width = max(len(self.names[i]) for i in [*shown, self.word]) + 2
+        width = max((len(name) for name in names.values()), default=0) + 2
         lines = [f"{'':{width}}" + "".join(f"{name:>12}" for name in columns)]
         for i in shown:
-            name = self.names[i] + (" ←" if i == self.word else "")
+            name = names[i] + (" ←" if i == self.word else "")
             cells = "".join(f"{_cell(values[i]):>12}" for values in columns.values())
             lines.append(f"{name:{width}}{cells}")
         lines += ["", "agreement with knockout: " + _pairs(self.agreement)]
         if (with_probability := self.agreement_with_probability) is not None:
             lines.append("  with the change in what is said: " + _pairs(with_probability))
         if self.said is not None:
-            lines.append(f"{'translation' if self.translates else 'next'}: {self.said}")
+            lines.append(f"{'translation' if self.translates else 'next'}: {visible(self.said)}")
         lines += ["", self.conclusion]
         return "\n".join(lines)
 
     def _shown(self, n: int | None) -> list[int]:
         if n is None:
             return list(range(len(self.names)))
-        if n < 1:
-            raise OptionError(f"explain: top {n}, expected 1 or more")
         ranked = [self.scores(name) for name in reversed(METHODS)]
         if self.probability is not None:
             ranked.insert(0, self.probability)
-        return foremost(ranked, self._others, n)
+        return foremost(ranked, self._others, whole("table: n", n))
+
+
+def shared(layers: Iterable[str]) -> bool:
+    """Whether some of these layers are one module, by their names; see `Seen.layers`."""
+    return any("#" in name for name in layers)
 
 
 def turned(before: str, after: str) -> str:
@@ -289,7 +294,11 @@ def turned(before: str, after: str) -> str:
     was, becomes = (" ".join(part[start : len(part) - end]) for part in (one, other))
     if not was or not becomes:
         was, becomes = before, after
-    return f'from "{was}" to "{becomes}"'
+    return f"from {_quoted(was)} to {_quoted(becomes)}"
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if visible(text) == text else visible(text)
 
 
 def _number(value: Tensor) -> float:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +13,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import FileError, OptionError, RegardError
+from regard.lens._numbers import whole
 from regard.lens._subject import Reading, Subject
 from regard.lens.explanation import Explanation
 from regard.lens.watching import watch
-from regard.text.grammar import Pair
+from regard.text import read_lines
+from regard.text.grammar import NOUNS, WORDS, Pair
 from regard.text.words import Words
 
 BATCH = 64
+KNOWN = frozenset((*NOUNS, *WORDS))
+"""The nouns of the built-in corpus."""
 
 
 @dataclass(frozen=True)
@@ -98,33 +100,71 @@ class Question:
         if isinstance(item, Mapping):
             return _from_mapping(item)
         if isinstance(item, Sequence) and not isinstance(item, str) and len(item) == 3:
-            return cls(*item)
+            return _from_mapping(dict(zip(("text", "word", "referent"), item, strict=True)))
         raise OptionError(
             f"score_heads: {item!r}, expected (text, word, referent), a mapping with these names, "
             "or a pair of the built-in corpus"
         )
 
-    def places(self, words: Words) -> tuple[int, int, list[int]]:
-        """The numbers of the word, of its referent, and of all that it may refer to."""
-        word, referent = words.find(self.word), words.find(self.referent)
-        if word == referent:
-            raise OptionError(f"score_heads: {self.word!r} is word and referent at once")
-        if self.others:
-            among = [referent, *map(words.find, self.others)]
-        else:
-            real = words.is_word
-            among = [i for i in range(len(words)) if real[i] and i != word]
-        return word, referent, among
+    def places(self, words: Words) -> Places:
+        """Where in its text what the question is about stands."""
+        named = [words.find(one) for one in (self.word, self.referent, *self.others)]
+        return self._checked(words, named)
+
+    def nouns(self) -> Iterator[str]:
+        """The words of which the question says that one can refer to them."""
+        for one in (self.referent, *self.others):
+            if isinstance(one, str):
+                yield one.partition("#")[0].casefold()
+
+    def _checked(self, words: Words, named: Sequence[int]) -> Places:
+        word, *among = named
+        if word in among:
+            role = "referent" if word == among[0] else "one of the others"
+            raise OptionError(f"score_heads: {words.called(word)!r} is word and {role} at once")
+        for i in named:
+            if not words.is_word[i]:
+                raise OptionError(f"score_heads: {words.names[i]!r} is a special token, not a word")
+        return Places(word, among[0], tuple(dict.fromkeys(among)) if self.others else ())
+
+
+@dataclass(frozen=True)
+class Places:
+    """A question by the numbers of its words."""
+
+    word: int
+    referent: int
+    candidates: tuple[int, ...]
+    """All that the word may refer to, if the question says so."""
+
+    def among(self, words: Words) -> list[int]:
+        """What a head chooses from: the candidates, or else every other word."""
+        real = words.is_word
+        return list(self.candidates) or [i for i in range(len(words)) if real[i] and i != self.word]
+
+    def nearest(self, words: Words, nouns: Set[str]) -> int:
+        """The nearest noun before the word, or else behind it; see `HeadScores.nearest`."""
+        known = self.candidates or [
+            i for i in self.among(words) if i == self.referent or _singular(words.names[i], nouns)
+        ]
+        return min(known, key=lambda i: (i > self.word, abs(i - self.word)))
 
 
 class _Placed(Question):
     """A question that gives characters of the text."""
 
-    def places(self, words: Words) -> tuple[int, int, list[int]]:
-        word, referent, *others = (
-            words.at(int(place)) for place in (self.word, self.referent, *self.others)
-        )
-        return word, referent, [referent, *others]
+    def places(self, words: Words) -> Places:
+        given = (self.word, self.referent, *self.others)
+        return self._checked(words, [words.at(int(place)) for place in given])
+
+    def nouns(self) -> Iterator[str]:
+        return iter(())
+
+
+def _singular(name: str, nouns: Set[str]) -> bool:
+    """Whether this is one of the nouns, or the plural of one."""
+    name = name.casefold()
+    return name in nouns or name.removesuffix("s") in nouns or name.removesuffix("es") in nouns
 
 
 def _from_mapping(item: Mapping[str, Any]) -> Question:
@@ -140,8 +180,9 @@ def _from_mapping(item: Mapping[str, Any]) -> Question:
     text, word, referent, others = (
         item.get(name, ()) for name in ("text", "word", "referent", "others")
     )
+    named = isinstance(word, str | int) and isinstance(referent, str | int)
     listed = isinstance(others, list | tuple) and all(isinstance(x, str | int) for x in others)
-    if not isinstance(text, str) or not isinstance(word, str | int) or not listed:
+    if not isinstance(text, str) or not named or not listed:
         raise OptionError(
             "score_heads: expected a text, a word, a referent and a list of others, got "
             f"{dict(item)!r}"
@@ -151,18 +192,12 @@ def _from_mapping(item: Mapping[str, Any]) -> Question:
 
 def read_questions(path: str | Path) -> Iterator[Question]:
     """The questions of a JSONL file: text, word, referent and, if there are, others."""
-    try:
-        with Path(path).open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    try:
-                        yield Question.of(json.loads(line))
-                    except (ValueError, RegardError) as error:
-                        raise FileError(f"{path}: line {number}: {error}") from None
-    except OSError as error:
-        if isinstance(error, RegardError):
-            raise
-        raise FileError(f"{path}: cannot be read: {error.strerror}") from None
+    for number, line in enumerate(read_lines(path), 1):
+        if line.strip():
+            try:
+                yield Question.of(json.loads(line))
+            except (ValueError, RegardError) as error:
+                raise FileError(f"{path}: line {number}: {error}") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,21 +206,23 @@ class HeadScores:
 
     accuracy: Float[Tensor, "layers heads"]
     nearest: float
-    """How often the nearest candidate before the word (else the nearest) is right: the baseline.
+    """How often the nearest noun before the word, or else behind it, is right: the baseline.
 
-    nan if no question says what else the word might refer to."""
+    The nouns of a text are what its question names: the referent and the others. If it names no
+    others: all words that any of the questions names so, or that are nouns of the built-in corpus,
+    in the plural too. A noun that none of them knows is never guessed."""
     n: int
     layers: tuple[str, ...]
 
     def best(self, n: int = 5) -> list[tuple[int, int, float]]:
         """(layer, head, accuracy) of the n best."""
         heads = self.accuracy.shape[1]
-        order = self.accuracy.flatten().argsort(descending=True, stable=True)[:n]
+        order = self.accuracy.flatten().argsort(descending=True, stable=True)[: whole("best: n", n)]
         return [(int(i) // heads, int(i) % heads, float(self.accuracy.flatten()[i])) for i in order]
 
     def __str__(self) -> str:
-        guess = "not known" if math.isnan(self.nearest) else f"{self.nearest:.1%}"
-        lines = [f"{self.n} questions; nearest candidate: {guess}", "layer  head  right"]
+        questions = "1 question" if self.n == 1 else f"{self.n} questions"
+        lines = [f"{questions}; nearest noun: {self.nearest:.1%}", "layer  head  right"]
         lines += [f"{layer:5}  {head:4}  {right:.1%}" for layer, head, right in self.best(10)]
         return "\n".join(lines)
 
@@ -196,38 +233,32 @@ def score_heads(
 ) -> HeadScores:
     """The accuracy of every head; see `Lens.score_heads`."""
     right: Tensor | None = None
-    nearest = choices = n = 0
+    guessed = n = 0
     layers: tuple[str, ...] = ()
-    waiting = iter(questions)
-    while chunk := [Question.of(one) for one in islice(waiting, BATCH)]:
+    every = [Question.of(one) for one in questions]
+    nouns = KNOWN.union(*(question.nouns() for question in every))
+    for start in range(0, len(every), BATCH):
+        chunk = every[start : start + BATCH]
         readings: list[Reading] = [read(one.text) for one in chunk]
         places = [one.places(it.words) for one, it in zip(chunk, readings, strict=True)]
-        spelled = [it.words.tokens_of(at[0]) for it, at in zip(readings, places, strict=True)]
+        spelled = [it.words.tokens_of(at.word) for it, at in zip(readings, places, strict=True)]
         asked = sorted({token for tokens in spelled for token in tokens})
         with watch(subject.model) as seen:
             subject.layers(readings)
         looks = seen.layers()
         layers = tuple(looks)
         weights = [look.weights(queries=asked) for look in looks.values()]  # each (b, h, asked, n)
-        for row, (question, reading) in enumerate(zip(chunk, readings, strict=True)):
-            word, referent, among = places[row]
+        for row, (reading, at) in enumerate(zip(readings, places, strict=True)):
             looking, size = [asked.index(token) for token in spelled[row]], len(reading.ids)
             given = torch.stack(
                 [reading.words.summed(one[row][:, looking, :size].mean(1)) for one in weights]
             )
-            best = given[..., among].argmax(-1)
-            hit = (best == among.index(referent)).double()
+            among = at.among(reading.words)
+            hit = (given[..., among].argmax(-1) == among.index(at.referent)).double()
             right = hit if right is None else right + hit
-            if question.others:
-                choices += 1
-                nearest += _nearest(word, among) == referent
+            guessed += at.nearest(reading.words, nouns) == at.referent
         n += len(chunk)
         progress(n)
     if right is None:
         raise OptionError("score_heads: there are no questions")
-    return HeadScores(right / n, nearest / choices if choices else math.nan, n, layers)
-
-
-def _nearest(word: int, among: Sequence[int]) -> int:
-    before = [i for i in among if i < word]
-    return max(before) if before else min(among, key=lambda i: abs(i - word))
+    return HeadScores(right / n, guessed / n, n, layers)

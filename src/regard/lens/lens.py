@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import OptionError
+from regard.lens._numbers import numbered
 from regard.lens._subject import Reading, Subject, speaks
 from regard.lens.comparing import Comparison, compare
 from regard.lens.cutting import cut
@@ -49,7 +51,11 @@ class Embedded:
     def sentence(self, layer: int = -1) -> Float[Tensor, " width"]:
         """The vector of the whole text: the mean of its words', special tokens apart."""
         own = [i for i, there in enumerate(self.words.is_word) if there]
-        return self.vectors[layer, own].mean(0)
+        return self._of_layer("sentence", layer)[own].mean(0)
+
+    def _of_layer(self, function: str, layer: int) -> Float[Tensor, "names width"]:
+        size = len(self.vectors)
+        return self.vectors[numbered(f"{function}: layer", layer, size, backwards=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +149,8 @@ class Lens:
         Texts are read one by one: the links that are cut in a single text, in one head at a time,
         are hundreds, and fill the batches that the model reads.
         """
-        for done, (text, word) in enumerate(items, 1):
+        pairs = _pairs("explain_all: items", items, "(text, word)")
+        for done, (text, word) in enumerate(pairs, 1):
             yield self.explain(text, word, tokens=tokens, most=most)
             progress(done)
 
@@ -176,6 +183,11 @@ class Lens:
             questions: (text, word, referent) each, as tuples, mappings (which may have *others*
                 that the word might refer to) or pairs of the built-in corpus; or a JSONL file of
                 such mappings. The built-in reference sentences of the test split, if not said.
+            progress: called with the number of questions that are done.
+
+        A head is right if, of all other words, it gives the referent the most; if the question
+        names others, or is of the built-in corpus, of these. The guess beside it (see
+        `HeadScores.nearest`) takes the nearest noun.
         """
         if questions is None:
             from regard.text.grammar import generate
@@ -183,17 +195,18 @@ class Lens:
             questions = generate("reference", "test", 1000)
         elif isinstance(questions, str | Path):
             questions = read_questions(questions)
+        asked = _several("score_heads: questions", questions)
         with evaluating(self.model):
-            return score_heads(self._subject, questions, self._read, progress)
+            return score_heads(self._subject, asked, self._read, progress)
 
     def embed(self, text: str, *, tokens: bool = False) -> Embedded:
         """The contextual vector of every word at every layer."""
         return self.embed_all([text], tokens=tokens)[0]
 
     @torch.no_grad()
-    def embed_all(self, texts: Sequence[str], *, tokens: bool = False) -> list[Embedded]:
+    def embed_all(self, texts: Iterable[str], *, tokens: bool = False) -> list[Embedded]:
         """The same for many texts, many at a time."""
-        readings = [self._read(text, tokens) for text in texts]
+        readings = [self._read(text, tokens) for text in _several("embed_all: texts", texts)]
         order = sorted(range(len(readings)), key=lambda i: len(readings[i].ids))
         found: dict[int, Embedded] = {}
         with evaluating(self.model):
@@ -203,7 +216,7 @@ class Lens:
                 for i, vectors in zip(part, layers, strict=True):
                     words = readings[i].words
                     found[i] = Embedded(words, words.averaged(vectors[:, : len(words.tokens)]))
-        return [found[i] for i in range(len(texts))]
+        return [found[i] for i in range(len(readings))]
 
     @torch.no_grad()
     def translate(self, text: str) -> Told:
@@ -228,7 +241,8 @@ class Lens:
         """What changes when all of these links, (word that looks, word looked at), are cut."""
         reading = self._read(text, tokens)
         words = reading.words
-        pairs = [(words.find(looks), words.find(at)) for looks, at in links]
+        named = _pairs("without: links", links, "(word that looks, word looked at)")
+        pairs = [(words.find(looks), words.find(at)) for looks, at in named]
         cuts = [(words.tokens_of(looks), words.tokens_of(at)) for looks, at in pairs]
         with evaluating(self.model):
             whole = self._subject.layers([reading])[-1]
@@ -286,13 +300,9 @@ class Lens:
         """
         sides = []
         for embedded in self.embed_all([one, other]):
-            if not -len(embedded.vectors) <= layer < len(embedded.vectors):
-                raise OptionError(
-                    f"similar: layer={layer}, but there are {len(embedded.vectors)}, from 0"
-                )
             own = [i for i, there in enumerate(embedded.words.is_word) if there]
             names = [embedded.words.names[i] for i in own]
-            sides.append((names, embedded.vectors[layer, own]))
+            sides.append((names, embedded._of_layer("similar", layer)[own]))
         return similar(sides[0], sides[1])
 
     @torch.no_grad()
@@ -308,11 +318,48 @@ class Lens:
             raise OptionError(f"lens: text is {type(text).__name__}, expected a string")
         if not text.strip():
             raise OptionError("lens: the text is empty; give it at least a word")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise OptionError(
+                f"lens: character {error.start} of the text, {text[error.start]!r}, is half a "
+                "surrogate pair, which is not Unicode text"
+            ) from None
         reading = self._subject.read(text)
-        limit = self._subject.limit
+        if not any(reading.words.is_word):
+            raise OptionError(
+                f"lens: the tokenizer leaves nothing of the text {text[:40]!r}; give it a word"
+            )
+        self._fits(reading)
+        return Reading(reading.ids, reading.words.as_tokens()) if tokens else reading
+
+    def _fits(self, reading: Reading) -> None:
+        """An error if the model cannot read so much, or not what its tokenizer writes."""
+        limit, known = self._subject.limit, self._subject.vocabulary
         if limit is not None and len(reading.ids) > limit:
             raise OptionError(
                 f"lens: the text has {len(reading.ids):,} tokens, but the model can read only "
                 f"{limit:,}; give it a shorter one"
             )
-        return Reading(reading.ids, reading.words.as_tokens()) if tokens else reading
+        highest = max(reading.ids)
+        if known is not None and highest >= known:
+            token = reading.words.tokens[reading.ids.index(highest)]
+            raise OptionError(
+                f"lens: token {token!r} has number {highest:,}, but the model has only {known:,} "
+                "tokens; give it the tokenizer that it was trained with"
+            )
+
+
+def _several(what: str, items: object) -> Iterable[Any]:
+    """The items, if they are several and not one text."""
+    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
+        raise OptionError(f"{what} is {type(items).__name__}, expected a list")
+    return items
+
+
+def _pairs(what: str, items: object, each: str) -> Iterator[tuple[Any, Any]]:
+    """The items, if all of them are pairs."""
+    for item in _several(what, items):
+        if not isinstance(item, Sequence) or isinstance(item, str) or len(item) != 2:
+            raise OptionError(f"{what} has {item!r}, expected {each} each")
+        yield item[0], item[1]

@@ -38,9 +38,18 @@ BYTES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
 
 def opened(what: str | Path) -> tuple[Any, Any]:
     """A `Translator` and None, or a model of transformers and its tokenizer; see `Lens.open`."""
+    if not isinstance(what, str | Path):
+        raise OptionError(
+            f"Lens.open: what is {type(what).__name__}, expected the name of a model, or a folder"
+        )
     if isinstance(what, str) and what.startswith(HUB):
         return _transformers(what.removeprefix(HUB), local=False)
-    folder = bundled(what)
+    try:
+        folder = bundled(what)
+    except OSError as error:
+        if isinstance(error, FileError):
+            raise
+        raise FileError(f"Lens.open: {str(what)[:40]!r}: {error.strerror}") from None
     if (folder / SHAPE).exists() or is_run(folder) or not (folder / "config.json").exists():
         return Translator.load(folder), None
     return _transformers(str(folder), local=True)
@@ -78,19 +87,23 @@ def _transformers(name: str, *, local: bool) -> tuple[Any, Any]:
             f"Lens.open: {name} is a model of transformers, which is not installed; "
             "pip install 'regard[hf]'"
         ) from None
+    where = {"local_files_only": local, "trust_remote_code": False}
     try:
-        config = transformers.AutoConfig.from_pretrained(name, local_files_only=local)
+        config = transformers.AutoConfig.from_pretrained(name, **where)
         kind = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModel)
-        model = kind.from_pretrained(name, local_files_only=local)
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise FileError(f"Lens.open: {name}: {_line(error)}") from None
+        model, loaded = kind.from_pretrained(
+            name, **where, output_loading_info=True, ignore_mismatched_sizes=True
+        )
+    except Exception as error:  # transformers raises whatever a bad value leads to
+        raise FileError(f"Lens.open: {name} cannot be read: {_line(error)}") from None
+    _complete(name, loaded)
     if local and not _has_tokenizer(Path(name)):
         raise FileError(
             f"Lens.open: {name} has no tokenizer; expected {', '.join(TOKENIZERS[:-1])} or "
             f"{TOKENIZERS[-1]} beside the model"
         )
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, local_files_only=local)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **where)
     except Exception as error:  # transformers raises whatever the missing file leads to
         raise FileError(
             f"Lens.open: the tokenizer of {name} cannot be read: {_line(error)}"
@@ -109,5 +122,26 @@ def _has_tokenizer(folder: Path) -> bool:
     return any(f'"{kind}' in about for kind in BYTES)
 
 
+def _complete(name: str, loaded: dict[str, Any]) -> None:
+    """An error if layers would be left as they were drawn; a head that was not trained may be."""
+    for key, there, wanted in sorted(loaded["mismatched_keys"])[:1]:
+        raise FileError(
+            f"Lens.open: {name}: the weights do not fit config.json: {key} is {tuple(there)}, "
+            f"expected {tuple(wanted)}"
+        )
+    numbered = [key for key in loaded["missing_keys"] if any(map(str.isdigit, key.split(".")))]
+    if numbered:
+        raise FileError(
+            f"Lens.open: {name}: the weights do not fit config.json: {len(numbered)} are missing, "
+            f"such as {min(numbered)}"
+        )
+
+
 def _line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    """What an error says, on one line; with its kind, where that says more than its text."""
+    first, _, rest = str(error).strip().partition("\n")
+    if first.endswith(":"):
+        first += f" {rest.strip().partition(chr(10))[0]}"
+    if isinstance(error, OSError | ValueError | RuntimeError | SafetensorError) and first:
+        return first
+    return f"{type(error).__name__}: {first}"

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.lens._numbers import whole
 from regard.lens.watching import Seen
 from regard.text.words import Words
 
@@ -25,11 +26,13 @@ class Summary:
     """How many looks each name gets from a head, on average: 1 would be its fair share."""
 
     def most(self, n: int = 10) -> list[tuple[str, float]]:
-        """The words that are looked at most, special tokens apart."""
-        real = self.words.is_word
-        names = self.words.names
-        order = sorted((i for i in range(len(names)) if real[i]), key=lambda i: -self.received[i])
-        return [(names[i], float(self.received[i])) for i in order[:n]]
+        """The words that are looked at most, special tokens apart; of several, which: ``it#2``."""
+        ranked = sorted(self._own(True), key=lambda i: -self.received[i])[: whole("most: n", n)]
+        return [(self.words.called(i), float(self.received[i])) for i in ranked]
+
+    def _own(self, word: bool) -> list[int]:
+        """The numbers of the words, or of the special tokens."""
+        return [i for i, there in enumerate(self.words.is_word) if there is word]
 
     def heads(self) -> list[tuple[int, int, float]]:
         """(layer, head, entropy), the sharpest first."""
@@ -41,30 +44,30 @@ class Summary:
         """Everything as plain lists and numbers."""
         return {
             "words": list(self.words.names),
+            "special": [not real for real in self.words.is_word],
             "layers": list(self.layers),
             "entropy": [[round(float(x), 4) for x in row] for row in self.entropy],
             "received": [round(float(x), 4) for x in self.received],
         }
 
     def __str__(self) -> str:
-        heads = self.heads()
+        return self.table()
+
+    def table(self, n: int = 10) -> str:
+        """The summary as text, with the n words that are looked at most."""
+        heads, most = self.heads(), self.most(n)
         sharp, broad = heads[:5], heads[:-6:-1]
-        lines = [f"{len(self.words)} words in {len(self.layers)} layers", ""]
+        lines = [f"{len(self._own(True))} words in {len(self.layers)} layers", ""]
         lines.append("sharpest heads              broadest heads")
         for (layer, head, bits), (other, second, more) in zip(sharp, broad, strict=True):
             lines.append(
                 f"layer {layer:<2} head {head:<2} {bits:5.2f} bits    "
                 f"layer {other:<2} head {second:<2} {more:5.2f} bits"
             )
-        lines += ["", "looked at most"]
-        width = max((len(word) for word, _ in self.most()), default=0)
-        lines += [f"{word:{width}}  {times:.2f}" for word, times in self.most()]
+        width = max(len(word) for word, _ in most)
+        lines += ["", "looked at most", *(f"{word:{width}}  {times:.2f}" for word, times in most)]
         special = [
-            f"{name} {float(times):.2f}"
-            for name, times, real in zip(
-                self.words.names, self.received, self.words.is_word, strict=True
-            )
-            if not real
+            f"{self.words.called(i)} {float(self.received[i]):.2f}" for i in self._own(False)
         ]
         if special:
             lines.append(f"(special tokens: {', '.join(special[:6])})")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 
 import numpy as np
 import torch
@@ -32,6 +34,22 @@ UNSPACED = re.compile(
     r"\U00020000-\U0003ffff]"
 )
 """Letters of scripts that put no space between words: Thai, Lao, Burmese, Khmer, kana, Chinese."""
+
+
+BREAKING = ("Cc", "Zl", "Zp")
+UNSEEN = (*BREAKING, "Cf", "Zs")
+"""Kinds of characters that end or spoil a line, and those that cannot be seen, as Unicode says."""
+
+
+def visible(text: str) -> str:
+    """The text as it can be shown on a line: as it is, or spelled out where it cannot be seen.
+
+    >>> print(visible("because"), visible("\\n"), visible(" "))
+    because '\\n' ' '
+    """
+    kinds = [unicodedata.category(one) for one in text]
+    seen = any(kind not in UNSEEN for kind in kinds)
+    return text if seen and not any(kind in BREAKING for kind in kinds) else repr(text)
 
 
 def word_spans(text: str) -> list[Span]:
@@ -134,7 +152,7 @@ class Words:
     def __len__(self) -> int:
         return len(self.names)
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The words, and the special tokens where they stand."""
         return tuple(
@@ -142,7 +160,7 @@ class Words:
             for one in self._units
         )
 
-    @property
+    @cached_property
     def is_word(self) -> tuple[bool, ...]:
         """Of each name, whether it is a word of the text, not a special token."""
         return tuple(isinstance(one, tuple) or not self.special[one] for one in self._units)
@@ -181,7 +199,8 @@ class Words:
     def find(self, word: str | int) -> int:
         """The number of a word: by its number, or as it is written; the second *it* is ``it#2``.
 
-        Upper and lower case count if the word is there as written, and do not if it is not.
+        Upper and lower case count if the word is there as written, and do not if it is not. What is
+        no word, such as ``[CLS]``, is found by its name.
         """
         if not isinstance(word, str):
             return self._numbered(word)
@@ -189,19 +208,27 @@ class Words:
         if not ordinal.isdecimal() or not wanted:
             wanted, ordinal = word, ""
         names = [(i, name) for i, name in enumerate(self._written) if self.is_word[i]]
-        found = [i for i, name in names if name == wanted] or [
-            i for i, name in names if name.casefold() == wanted.casefold()
-        ]
+        found = (
+            [i for i, name in names if name == wanted]
+            or [i for i, name in names if name.casefold() == wanted.casefold()]
+            or [i for i, name in enumerate(self.names) if name == wanted]
+        )
         if not found:
-            near = difflib.get_close_matches(wanted, [name for _, name in names], 1)
+            near = difflib.get_close_matches(wanted, dict.fromkeys(name for _, name in names), 1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; it has {_some(names)}"
             raise WordError(f"the text has no word {wanted!r}{hint}")
         if ordinal and not 1 <= int(ordinal) <= len(found):
             raise WordError(f"the text has {wanted!r} {len(found)} times, so there is no {word!r}")
         if len(found) > 1 and not ordinal:
-            said = " or ".join(f"{wanted}#{n + 1}" for n in range(len(found)))
+            every = [f"{wanted}#{n + 1}" for n in range(len(found))]
+            said = f"{every[0]}, {every[1]}, … {every[-1]}" if found[3:] else " or ".join(every)
             raise WordError(f"the text has {wanted!r} {len(found)} times; say which: {said}")
         return found[int(ordinal) - 1 if ordinal else 0]
+
+    def called(self, name: int) -> str:
+        """A name, given by its number, and which of them it is, if there are several: ``it#2``."""
+        same = [i for i, other in enumerate(self.names) if other == self.names[name]]
+        return visible(self.names[name]) + (f"#{same.index(name) + 1}" if len(same) > 1 else "")
 
     def at(self, position: int) -> int:
         """The number of the word that has this character of the text."""
@@ -219,13 +246,19 @@ class Words:
         """The names as they stand in the text."""
         return self.names
 
-    def _numbered(self, word: int) -> int:
-        if isinstance(word, bool) or not -len(self) <= word < len(self):
+    def _numbered(self, word: object) -> int:
+        try:
+            number = index(word)  # type: ignore[arg-type]
+        except TypeError:
+            raise OptionError(
+                f"word is {type(word).__name__}, expected a word of the text, or its number"
+            ) from None
+        if isinstance(word, bool) or not -len(self) <= number < len(self):
             raise OptionError(
                 f"word {word!r}, but there are {len(self)}, numbered from 0, special tokens "
                 "included"
             )
-        return word % len(self)
+        return number % len(self)
 
     @cached_property
     def _units(self) -> list[Span | int]:
