@@ -140,7 +140,7 @@ class ValidationConfig:
     patience: int = 0
     """Stop after so many validations without a new best; 0: never early."""
     judge: str = "bleu"
-    """What "best" means: bleu (greedy) or loss."""
+    """What "best" means: bleu (greedy) or loss. Both are measured."""
     bleu_tokenize: str = "13a"
     """How sacreBLEU cuts words: 13a, or none for text that is tokenised already, …"""
 
