@@ -380,6 +380,16 @@ def test_products(rows: int, d: int, n: int, biased: bool, seed: int) -> None:
     assert torch.equal(compiled.affine_by_panels(x, compiled.panels(w), bias, out), y)
 
 
+@pytest.mark.parametrize("d", [127, 128, 129, 512, 2048])
+def test_long_products_are_as_exact_as_torchs(d: int) -> None:
+    x, w = drawn(61, d), drawn(d, 80, seed=1)
+    exact = x.double() @ w.double()
+    ours, theirs = (
+        float((y - exact).square().mean().sqrt()) for y in (compiled.affine(x, w, None), x @ w)
+    )
+    assert ours <= 2 * theirs
+
+
 @pytest.mark.parametrize("shape", [(1, 16), (5, 48), (2, 3, 128)])
 @pytest.mark.parametrize("shift", [0.0, 100.0])
 def test_layer_norm(shape: tuple[int, ...], shift: float) -> None:

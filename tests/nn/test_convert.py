@@ -107,6 +107,31 @@ def test_torchs_encoder_and_decoder(options: dict[str, Any], training: bool) -> 
     assert encoder.training == decoder.training == training
 
 
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_both_are_equally_near_to_the_truth(norm_first: bool) -> None:
+    """What is left between the two is the rounding of either, by what float64 says."""
+    settings = {"dropout": 0.0, "batch_first": True, "norm_first": norm_first}
+    module = nn.Transformer(256, 4, 2, 2, 1024, **settings).eval()
+    words = nn.Embedding(300, 256)
+    with torch.no_grad():
+        words.weight.mul_(256**-0.5)
+        ours = from_torch(module, words)
+        source, target = torch.randint(300, (3, SOURCE)), torch.randint(300, (3, TARGET))
+
+        def said(model: nn.Transformer, table: nn.Embedding) -> Tensor:
+            places = Sinusoidal(256).table(SOURCE).to(table.weight)
+            read = [table(x) * 16 + places[: x.shape[1]] for x in (source, target)]
+            hidden = torch.ones(TARGET, TARGET, dtype=torch.bool).triu(1)
+            found: Tensor = model(*read, tgt_mask=hidden, tgt_is_causal=True)
+            return found @ table.weight.T
+
+        theirs, found = said(module, words), ours(source, target)
+        close(found, theirs)
+        truth = said(module.double(), words.double())
+    wrong = [float((x - truth).square().mean().sqrt()) for x in (found, theirs)]
+    assert wrong[0] <= 1.5 * wrong[1]
+
+
 @pytest.mark.parametrize("options", SHAPES, ids=named)
 def test_gradients_are_torchs(options: dict[str, Any]) -> None:
     module = torch_model(**options)

@@ -13,27 +13,34 @@ template <typename Number> struct Matrix {
     int64_t row;
 };
 
+/* So many products are added up at a time: the longer a sum, the more of its last digits are lost. */
+#define AT_ONCE 128
+
 /* ROWS rows of x (…, depth) times WIDE vectors of columns of w (depth, …). */
 template <int ROWS, int WIDE>
 static inline __attribute__((always_inline)) void tile(
     Matrix<const float> x, int64_t depth, Matrix<const float> w, const Then &then, Matrix<float> y)
 {
-    Vector sums[ROWS][WIDE];
+    Vector sums[ROWS][WIDE] = {};
+    for (int64_t k = 0; k < depth;) {
+        int64_t end = depth - k < AT_ONCE ? depth : k + AT_ONCE;
+        Vector some[ROWS][WIDE] = {};
+        for (; k < end; k++) {
+            Vector columns[WIDE];
+#pragma GCC unroll 2
+            for (int c = 0; c < WIDE; c++)
+                columns[c] = load(w.start + k * w.row + c * LANES);
 #pragma GCC unroll 12
-    for (int r = 0; r < ROWS; r++)
+            for (int r = 0; r < ROWS; r++)
 #pragma GCC unroll 2
-        for (int c = 0; c < WIDE; c++)
-            sums[r][c] = all(0.0f);
-    for (int64_t k = 0; k < depth; k++) {
-        Vector columns[WIDE];
-#pragma GCC unroll 2
-        for (int c = 0; c < WIDE; c++)
-            columns[c] = load(w.start + k * w.row + c * LANES);
+                for (int c = 0; c < WIDE; c++)
+                    some[r][c] += x.start[r * x.row + k] * columns[c];
+        }
 #pragma GCC unroll 12
         for (int r = 0; r < ROWS; r++)
 #pragma GCC unroll 2
             for (int c = 0; c < WIDE; c++)
-                sums[r][c] += x.start[r * x.row + k] * columns[c];
+                sums[r][c] += some[r][c];
     }
 #pragma GCC unroll 12
     for (int r = 0; r < ROWS; r++)
@@ -78,7 +85,7 @@ static inline void multiply_by_panel(
 }
 
 /* x (rows, depth) times w (depth, columns), and what follows on it, into y (rows, columns), of which
- * `onto` has the shape; columns are a multiple of 16. Each number is the sum in the order of depth,
+ * `onto` has the shape; columns are a multiple of 16. Each number is the same sum in the same order,
  * whatever the other rows. `panel`, if given, has room for depth * 32: there columns of w are put
  * side by side first, which pays if they are far apart and read often.
  */
