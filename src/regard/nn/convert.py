@@ -2,9 +2,9 @@
 
 What they compute is the same function, to the rounding of the last digits: each is as far from what
 float64 says as the other, some 10⁻⁶ of the largest logit, so that logits of ordinary size agree to
-10⁻⁵. Dropout is another matter: ours is on the embeddings and on what each sublayer gives, theirs may
-also be on attention weights and inside the feed-forward network. A bias that they do not have is 0
-here.
+10⁻⁵. Dropout is another matter: ours is on the embeddings and on what each sublayer gives, theirs
+may also be on attention weights and inside the feed-forward network. A bias that they do not have
+is 0 here.
 """
 
 from __future__ import annotations
