@@ -73,6 +73,9 @@ def test_one_head_by_one_method(run: Run, model: Path) -> None:
         float(e.norm[1, 2, e.words.find("animal")]), abs=6e-4
     )
     assert any(line.startswith("→ it") for line in lines)
+    words = run("explain", TEXT, "--word=it", "--method=norm", "--top=12").splitlines()[1:]
+    assert len(words) == 12
+    assert not any("</s>" in line for line in words)  # special tokens come last, and so not at all
 
 
 def test_json(run: Run) -> None:

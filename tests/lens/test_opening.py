@@ -87,6 +87,30 @@ def test_bad_values_in_the_configuration(folder: Path, value: Any, message: str)
         path.write_text(good, encoding="utf-8")
 
 
+def test_heads_that_nobody_asks_may_be_missing(
+    word_piece: tokenizers.Tokenizer, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What a classifier makes of a text is not asked, what a language model says is."""
+    small = {
+        "n_embd": 24,
+        "n_layer": 1,
+        "n_head": 3,
+        "vocab_size": 60,
+        "tie_word_embeddings": False,
+    }
+    transformers.GPT2Model(transformers.GPT2Config(**small)).save_pretrained(tmp_path)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=word_piece).save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    capfd.readouterr()
+    path.write_text(json.dumps({**config, "architectures": ["GPT2ForSequenceClassification"]}))
+    Lens.open(tmp_path).summary("the street")
+    path.write_text(json.dumps({**config, "architectures": ["GPT2LMHeadModel"]}))
+    with pytest.raises(FileError, match=r"1 are missing, such as lm_head\.weight"):
+        Lens.open(tmp_path)
+    assert capfd.readouterr() == ("", "")  # neither a bar nor a report
+
+
 def test_a_name_that_is_too_long() -> None:
     with pytest.raises(FileError, match=r"Lens.open: 'aaa.*': File name too long"):
         Lens.open("a" * 5000)

@@ -161,12 +161,13 @@ def _where(method: str, layer: int | None, head: int | None) -> str:
 
 
 def _bars(found: Explanation, values: torch.Tensor, top: int | None, title: str = "") -> str:
-    """A bar for each name, or for the highest; none where nothing was cut."""
+    """A bar for each name, or for the highest words; none where nothing was cut."""
     numbers = values.tolist()
     heights = values.nan_to_num(0.0).tolist()
-    shown = range(len(numbers))
+    shown = list(range(len(numbers)))
     if top is not None:
-        shown = sorted(sorted(shown, key=lambda i: -heights[i])[:top])  # type: ignore[assignment]
+        words = [i for i in shown if found.words.is_word[i]]
+        shown = sorted(sorted(words, key=lambda i: -heights[i])[:top])
     called = found.words.called if top is not None else lambda i: visible(found.names[i])
     names = {i: called(i) for i in shown}
     width = max(map(len, names.values()))

@@ -5,6 +5,8 @@ And the `Subject` by which the lens asks it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -91,12 +93,13 @@ def _transformers(name: str, *, local: bool) -> tuple[Any, Any]:
     try:
         config = transformers.AutoConfig.from_pretrained(name, **where)
         kind = getattr(transformers, (config.architectures or [""])[0], transformers.AutoModel)
-        model, loaded = kind.from_pretrained(
-            name, **where, output_loading_info=True, ignore_mismatched_sizes=True
-        )
+        with _quiet(transformers.logging) if local else nullcontext():
+            model, loaded = kind.from_pretrained(
+                name, **where, output_loading_info=True, ignore_mismatched_sizes=True
+            )
     except Exception as error:  # transformers raises whatever a bad value leads to
         raise FileError(f"Lens.open: {name} cannot be read: {_line(error)}") from None
-    _complete(name, loaded)
+    _complete(name, model, loaded)
     if local and not _has_tokenizer(Path(name)):
         raise FileError(
             f"Lens.open: {name} has no tokenizer; expected {', '.join(TOKENIZERS[:-1])} or "
@@ -122,18 +125,43 @@ def _has_tokenizer(folder: Path) -> bool:
     return any(f'"{kind}' in about for kind in BYTES)
 
 
-def _complete(name: str, loaded: dict[str, Any]) -> None:
-    """An error if layers would be left as they were drawn; a head that was not trained may be."""
+@contextmanager
+def _quiet(logging: Any) -> Iterator[None]:
+    """Without the bar and the report of transformers, for what is wrong is said in one line."""
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _complete(name: str, model: Any, loaded: dict[str, Any]) -> None:
+    """An error if weights that are asked would be left as they were drawn at random.
+
+    These are the layers, which have numbers, and what a language model says the next word by; not
+    heads for other purposes.
+    """
     for key, there, wanted in sorted(loaded["mismatched_keys"])[:1]:
         raise FileError(
             f"Lens.open: {name}: the weights do not fit config.json: {key} is {tuple(there)}, "
             f"expected {tuple(wanted)}"
         )
-    numbered = [key for key in loaded["missing_keys"] if any(map(str.isdigit, key.split(".")))]
-    if numbered:
+    head = model.get_output_embeddings() if model.can_generate() else None
+    says = {id(one) for one in head.parameters()} if head is not None else set()
+    asked = {key for key, one in model.named_parameters() if id(one) in says}
+    missing = sorted(
+        key
+        for key in loaded["missing_keys"]
+        if key in asked or any(map(str.isdigit, key.split(".")))
+    )
+    if missing:
         raise FileError(
-            f"Lens.open: {name}: the weights do not fit config.json: {len(numbered)} are missing, "
-            f"such as {min(numbered)}"
+            f"Lens.open: {name}: the weights do not fit config.json: {len(missing)} are missing, "
+            f"such as {missing[0]}"
         )
 
 
