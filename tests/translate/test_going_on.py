@@ -105,9 +105,11 @@ def test_a_finished_run_writes_no_more_log(short: RunConfig, tmp_path: Path) -> 
 def test_a_run_that_goes_on_knows_the_last_bleu(short: RunConfig, tmp_path: Path) -> None:
     out = tmp_path / "run"
     told(short, out)
+    before = logged(out, "valid")[1]
+    assert "averaged" not in before
     said = told(longer(short, max_steps=6), out)
-    going_on = said.index("Going on from the checkpoint of update 4.")
-    assert f"BLEU {logged(out, 'valid')[-3]['bleu']:.1f}" in said[going_on:].split("update 6")[1]
+    line = said.split("Going on from the checkpoint of update 4.")[1].split("update 6  ")[1]
+    assert line.splitlines()[0].endswith(f"  BLEU {before['bleu']:.1f}")
 
 
 def test_a_folder_that_is_trained_in_is_left_alone(short: RunConfig, tmp_path: Path) -> None:
@@ -125,9 +127,7 @@ def test_a_checkpoint_of_another_model_is_refused(short: RunConfig, tmp_path: Pa
     told(replace(short, model=replace(short.model, width=16)), other)
     shutil.rmtree(out / "checkpoints")
     shutil.copytree(other / "checkpoints", out / "checkpoints")
-    words = (
-        r"step-00000004: of another model: output has shape \(40,16\), expected \(40,32\)"
-    )
+    words = r"step-00000004: of another model: output has shape \(40,16\), expected \(40,32\)"
     with pytest.raises(FileError, match=words):
         told(longer(short, max_steps=6), out)
 

@@ -62,7 +62,7 @@ class Progress:
     def start(self, step: int, last: int) -> None:
         """Begin at an update; what a log has after it comes from a run that was stopped."""
         for line in self._rewind(step):
-            if line["kind"] == "valid":
+            if line["kind"] == "valid" and "averaged" not in line:
                 self._remember(line)
         self._open_board()
         self._began = time.monotonic()
