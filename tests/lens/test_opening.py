@@ -111,6 +111,13 @@ def test_heads_that_nobody_asks_may_be_missing(
     assert capfd.readouterr() == ("", "")  # neither a bar nor a report
 
 
+def test_a_folder_without_a_model(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=f"Lens.open: {tmp_path} has no model; expected model.json"):
+        Lens.open(tmp_path)
+    with pytest.raises(OptionError, match=r"Lens.open: hub: names no model, expected hub:org/name"):
+        Lens.open("hub:")
+
+
 def test_a_name_that_is_too_long() -> None:
     with pytest.raises(FileError, match=r"Lens.open: 'aaa.*': File name too long"):
         Lens.open("a" * 5000)

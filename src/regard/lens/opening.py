@@ -23,6 +23,7 @@ from regard.translate.model_files import SHAPE, bundled, is_run
 from regard.translate.translator import Translator
 
 HUB = "hub:"
+CONFIG = "config.json"
 TOKENIZERS = (
     "tokenizer.json",
     "vocab.txt",
@@ -44,6 +45,8 @@ def opened(what: str | Path) -> tuple[Any, Any]:
         raise OptionError(
             f"Lens.open: what is {type(what).__name__}, expected the name of a model, or a folder"
         )
+    if what == HUB:
+        raise OptionError(f"Lens.open: {HUB} names no model, expected {HUB}org/name")
     if isinstance(what, str) and what.startswith(HUB):
         return _transformers(what.removeprefix(HUB), local=False)
     try:
@@ -52,8 +55,13 @@ def opened(what: str | Path) -> tuple[Any, Any]:
         if isinstance(error, FileError):
             raise
         raise FileError(f"Lens.open: {str(what)[:40]!r}: {error.strerror}") from None
-    if (folder / SHAPE).exists() or is_run(folder) or not (folder / "config.json").exists():
+    if (folder / SHAPE).exists() or is_run(folder):
         return Translator.load(folder), None
+    if not (folder / CONFIG).exists():
+        raise FileError(
+            f"Lens.open: {folder} has no model; expected {SHAPE}, which `regard train` writes, or "
+            f"{CONFIG}, which transformers does"
+        )
     return _transformers(str(folder), local=True)
 
 

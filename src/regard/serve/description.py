@@ -174,6 +174,7 @@ def _schemas() -> dict[str, Schema]:
         "Heads": _object(
             {
                 "words": {**strings, "description": "with special tokens where they stand"},
+                "special": _array({"type": "boolean"}),
                 "layers": strings,
                 "entropy": {**_array(numbers), "description": "by layer and head, in bits"},
                 "received": {**numbers, "description": "looks that each word gets from a head"},
