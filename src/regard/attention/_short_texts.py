@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from regard import compiled
-from regard.attention._call import Call, spread, unreadable
+from regard.attention._again import gradients
+from regard.attention._call import Call, unreadable
 
 SHORT = 48
 """So many words are a short text; from 64 on, the fused operation is as fast. And what is in one
@@ -57,29 +58,10 @@ class _Attention(torch.autograd.Function):
         return output, sums
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, mask = ctx.saved_tensors
-        if compiled.readable(grad):
-            grads = compiled.attend_short_backwards(q, k, v, ctx.factor, mask, grad)
+        if torch.is_grad_enabled() or not compiled.readable(grad):
+            grads = gradients(q, k, v, ctx.factor, grad, mask=mask)
         else:
-            grads = _gradients(q, k, v, ctx.factor, mask, grad)
+            grads = compiled.attend_short_backwards(q, k, v, ctx.factor, mask, grad)
         return None, None, *grads
-
-
-def _gradients(
-    q: Tensor, k: Tensor, v: Tensor, factor: float, mask: Tensor | None, grad: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of q, k and v for one of the output that only stands for numbers."""
-    groups, heads = k.shape[1], q.shape[1]
-    keys, values = spread(k, heads), spread(v, heads)
-    scores = q @ keys.mT * factor
-    scores = scores if mask is None else scores.masked_fill(~mask, -torch.inf)
-    weights = torch.softmax(scores, -1).masked_fill((scores == -torch.inf).all(-1, True), 0.0)
-    towards = grad @ values.mT
-    slopes = weights * (towards - (weights * towards).sum(-1, keepdim=True)) * factor
-    of_k, of_v = (
-        x.reshape(len(x), groups, heads // groups, *x.shape[2:]).sum(2)
-        for x in (slopes.mT @ q, weights.mT @ grad)
-    )
-    return slopes @ keys, of_k, of_v

@@ -70,13 +70,14 @@ class _Drop(torch.autograd.Function):
         return torch.addcmul(onto, x, kept, value=-ctx.factor)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         passed = grad if ctx.added else None
         if ctx.seed is not None:
-            read = grad if compiled.readable(grad) else torch.ones(ctx.shape)
-            y = compiled.drop(read, None, ctx.seed, ctx.dropped, LEVELS)
-            return y if read is grad else grad * y, passed, None
+            plainly = compiled.readable(grad) and not torch.is_grad_enabled()
+            y = compiled.drop(
+                grad if plainly else torch.ones(ctx.shape), None, ctx.seed, ctx.dropped, LEVELS
+            )
+            return y if plainly else grad * y, passed, None
         (kept,) = ctx.saved_tensors
         return _scaled(grad, kept, -ctx.factor), passed, None
 

@@ -115,8 +115,14 @@ class _Blocks(torch.autograd.Function):
         return output, logsumexp
 
     @staticmethod
+    def backward(ctx: Any, grad: Tensor, unused: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled() and not ctx.call.dropout and not ctx.leaves:
+            return None, None, None, None, *_differentiable(ctx, grad)
+        return _Blocks._in_blocks(ctx, grad, unused)
+
+    @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def _in_blocks(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         seed, q, k, v, bias, output, highest, total = ctx.saved_tensors
         call: Call = dataclasses.replace(ctx.call, q=q, k=k, v=v, bias=ctx.call.bias)
         wanted = list(ctx.needs_input_grad[4:])
@@ -136,6 +142,23 @@ class _Blocks(torch.autograd.Function):
         inputs = (q, k, v, bias, *ctx.leaves)
         grads = [None if s is None else s.to(x.dtype) for s, x in zip(sums, inputs, strict=True)]
         return (None, None, None, None, *grads)
+
+
+def _differentiable(ctx: Any, grad: Tensor) -> list[Tensor | None]:
+    """The gradients of q, k, v and bias, of all scores at once, which have gradients themselves."""
+    given = [None if x is None else x.view_as(x) for x in ctx.saved_tensors[1:5]]  # told apart
+    q, k, v, bias = given
+    assert q is not None
+    assert k is not None
+    assert v is not None
+    call: Call = dataclasses.replace(
+        ctx.call, q=q, k=k, v=v, bias=ctx.call.bias if bias is None else bias
+    )
+    wanted = [x if want else None for x, want in zip(given, ctx.needs_input_grad[4:], strict=True)]
+    asked = [x for x in wanted if x is not None]
+    output, _ = one_block(call, False)
+    found = iter(torch.autograd.grad(output, asked, grad, create_graph=True))
+    return [None if x is None else next(found) for x in wanted]
 
 
 def _blocks(call: Call, thrift: int) -> Any:
