@@ -11,6 +11,8 @@ import torch
 from regard.errors import FileError, OptionError
 from regard.lens import Lens
 from regard.lens.heads import Question
+from regard.nn import LanguageModel, TransformerConfig
+from regard.text import Tokenizer
 from regard.text.grammar import Pair, generate
 
 transformers = pytest.importorskip("transformers", reason="needs the extra hf")
@@ -129,6 +131,13 @@ def test_plain_questions_are_asked_of_all_words(lens: Lens) -> None:
     assert str(scores).startswith("1 question; nearest noun: 0.0%")
 
 
+def test_what_a_head_cannot_see_it_does_not_find(tokenizer: Tokenizer) -> None:
+    """A language model gives nothing to words behind: neither to the one nor to the other."""
+    model = LanguageModel(TransformerConfig.preset("tiny", vocabulary=tokenizer.size)).eval()
+    behind = {"text": TEXT, "word": "The", "referent": "animal", "others": ["street"]}
+    assert Lens(model, tokenizer).score_heads([behind]).accuracy.max() == 0
+
+
 def test_the_built_in_corpus_has_one_baseline_however_it_is_asked(lens: Lens) -> None:
     pairs = list(generate("reference", "test", 40))
     plain = [(pair.source, words_at(pair), str(pair.referent)) for pair in pairs]
@@ -152,6 +161,7 @@ def words_at(pair: Pair) -> str:
         ({"text": TEXT, "word": "it", "referent": None}, "expected a text, a word, a referent"),
         ((TEXT, "it", 0.5), "expected a text, a word, a referent"),
         ((TEXT, None, "animal"), "expected a text, a word, a referent"),
+        ({"text": TEXT, "word": "it", "referent": "The", "others": ["The"]}, "referent and other"),
         ((TEXT, "it", -1), "'</s>' is a special token, not a word"),
         ({"text": TEXT, "word": "it", "referent": "The", "others": ["it"]}, "word and one of the"),
         (

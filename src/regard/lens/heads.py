@@ -122,6 +122,10 @@ class Question:
         if word in among:
             role = "referent" if word == among[0] else "one of the others"
             raise OptionError(f"score_heads: {words.called(word)!r} is word and {role} at once")
+        if self.others and len(set(among)) == 1:
+            raise OptionError(
+                f"score_heads: {words.called(among[0])!r} is referent and other at once"
+            )
         for i in named:
             if not words.is_word[i]:
                 raise OptionError(f"score_heads: {words.names[i]!r} is a special token, not a word")
@@ -253,8 +257,9 @@ def score_heads(
             given = torch.stack(
                 [reading.words.summed(one[row][:, looking, :size].mean(1)) for one in weights]
             )
-            among = at.among(reading.words)
-            hit = (given[..., among].argmax(-1) == among.index(at.referent)).double()
+            rest = [i for i in at.among(reading.words) if i != at.referent]
+            others = given[..., rest].amax(-1) if rest else given.new_zeros(given.shape[:2])
+            hit = (given[..., at.referent] > others).double()
             right = hit if right is None else right + hit
             guessed += at.nearest(reading.words, nouns) == at.referent
         n += len(chunk)
