@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from regard import cut
 from regard.lens import Seen, watch
 from regard.lens._installing import listening
-from regard.lens._listening import Listener
+from regard.lens._listener import Listener
 
 B, N, WIDTH = 2, 5, 12
 CAPTURED = {"sdpa": F.scaled_dot_product_attention}

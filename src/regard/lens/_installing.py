@@ -14,7 +14,8 @@ from torch.nn import functional as F
 
 from regard.attention import operation
 from regard.lens import _sensors
-from regard.lens._listening import SESSION, Function, Listener, Session, current
+from regard.lens._listener import Function, Listener
+from regard.lens._listening import SESSION, Session, current
 
 Undo = Callable[[], None]
 

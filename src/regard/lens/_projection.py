@@ -88,7 +88,7 @@ class Projection:
             own = self.tensors.get({"key": "bias_k", "value": "bias_v"}.get(name, ""))
             if own is not None:
                 x = torch.cat((x, own.reshape(1, 1, -1).expand(len(x), 1, -1).to(x.dtype)), 1)
-            x = x.unflatten(2, (self.heads, x.shape[2] // self.heads)).transpose(1, 2)
+            x = x.view(*x.shape[:2], self.heads, x.shape[2] // self.heads).transpose(1, 2)
             made.append(F.pad(x, (0, 0, 0, 1)) if self.zeros and name != "query" else x)
         return made[0], made[1], made[2]
 

@@ -22,7 +22,8 @@ from regard.attention._call import HALF, Call, autocasts, exactly
 from regard.attention.masks import Dense
 from regard.attention.operation import Result
 from regard.lens._frames import Frame
-from regard.lens._listening import Function, Session, current
+from regard.lens._listener import Function
+from regard.lens._listening import Session, current
 from regard.lens._projection import from_fast_attention, from_fast_layer, from_layer
 from regard.lens._torch_calls import Asked, from_eager, from_sdpa
 

@@ -16,7 +16,7 @@ from regard.attention._call import Call
 from regard.attention.masks import Dense
 from regard.errors import OptionError
 from regard.lens._installing import listening
-from regard.lens._listening import Listener, nothing_seen
+from regard.lens._listener import Listener, nothing_seen
 from regard.lens._projection import Projection
 
 Numbers = SupportsIndex | Sequence[SupportsIndex] | Tensor

@@ -16,7 +16,7 @@ from regard.errors import OptionError, WordError
 from regard.lens._glance import Glance, Later, Shelf
 from regard.lens._installing import listening
 from regard.lens._joining import Track
-from regard.lens._listening import Listener, nothing_seen
+from regard.lens._listener import Listener, nothing_seen
 from regard.lens._projection import Projection
 from regard.lens._torch_calls import Asked
 from regard.memory import keep_some_freed_memory
