@@ -34,8 +34,6 @@ UNSPACED = re.compile(
     r"\U00020000-\U0003ffff]"
 )
 """Letters of scripts that put no space between words: Thai, Lao, Burmese, Khmer, kana, Chinese."""
-
-
 BREAKING = ("Cc", "Zl", "Zp")
 UNSEEN = (*BREAKING, "Cf", "Zs")
 """Kinds of characters that end or spoil a line, and those that cannot be seen, as Unicode says."""
