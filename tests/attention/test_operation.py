@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -14,7 +15,9 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.func import grad, vmap
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard
 from regard import (
@@ -29,7 +32,7 @@ from regard import (
     segments,
     window,
 )
-from regard.attention import which
+from regard.attention import _one_block, which
 from regard.attention.kernels import blocked
 from regard.attention.masks import Mask
 from regard.errors import OptionError
@@ -600,7 +603,7 @@ def test_swap_refuses_what_torch_refuses() -> None:
 COMPILED = """
 import torch
 from regard import attend, causal
-from regard.attention import which
+from regard.attention import _one_block, which
 
 x = [torch.randn(1, 2, 300, 16) for _ in "qkv"]
 upstream = torch.randn(1, 2, 300, 16)
@@ -759,3 +762,48 @@ def test_tensors_without_numbers_have_shapes(n: int) -> None:
     x = torch.empty(2, 2, n, 16, device="meta")
     with torch.no_grad():
         assert attend(x, x, x, mask=causal).shape == x.shape
+
+
+class Zeros(TorchDispatchMode):
+    """Puts zeros in the place of whatever an operation makes."""
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: object = None,
+    ) -> object:
+        made = func(*args, **(kwargs or {}))
+        return torch.zeros_like(made) if isinstance(made, Tensor) and made.dim() else made
+
+
+@pytest.mark.parametrize("mask", [None, causal, window(7)], ids=["all", "causal", "window"])
+@pytest.mark.parametrize("n", [5, 20, 100, 300])
+@pytest.mark.parametrize("given", ["fake", "real", "zeros"])
+def test_nothing_is_kept_that_only_stands_for_numbers(
+    given: str, n: int, mask: Mask | None
+) -> None:
+    """Whatever attends first, in memory that a thread keeps: what comes after has its own."""
+    x = torch.randn(2, 3, n, 24)
+    _one_block._distances.cache_clear()
+
+    def attends(y: Tensor) -> Tensor:
+        return attend(y, y, y, mask=mask, kernel="blocked")
+
+    def twice() -> Tensor:
+        if given == "zeros":
+            with Zeros():
+                attends(x)
+        else:
+            with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+                shape = attends(mode.from_tensor(x) if given == "fake" else x)
+                assert type(shape) is FakeTensor
+                assert shape.shape == x.shape
+        return attends(x)
+
+    with ThreadPoolExecutor(1) as anew:  # a thread that has kept nothing yet
+        found = anew.submit(twice).result()
+    assert type(found) is Tensor
+    exact = attend(*(x.double() for _ in range(3)), mask=mask, kernel="reference")
+    torch.testing.assert_close(found.double(), exact, atol=1e-5, rtol=0)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from regard.attention.masks import NONE, SOME, Mask
 from regard.attention.positions import Bias
@@ -27,6 +28,7 @@ from regard.attention.scores import (
 from regard.errors import OptionError, ShapeError, shape
 
 HALF = (torch.bfloat16, torch.float16)
+_FAKE = torch._C._TorchDispatchModeKey.FAKE
 
 
 @dataclass(eq=False, slots=True)
@@ -268,7 +270,11 @@ def unreadable(*tensors: Tensor) -> bool:
     """Whether no decision can depend on the numbers in the tensors, since torch traces, or for want
     of numbers."""
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-    return torch.compiler.is_compiling() or any(x.is_meta or wrapped(x) for x in tensors)
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._get_dispatch_mode(_FAKE) is not None
+        or any(x.is_meta or wrapped(x) or isinstance(x, FakeTensor) for x in tensors)
+    )
 
 
 def autocasts(device: torch.device) -> bool:

@@ -122,12 +122,22 @@ def _multiply(
     torch.baddbmm(flat, q, k.mT, beta=int(bias is not None), alpha=call.factor, out=flat)
 
 
+def _told_of() -> bool:
+    """Whether somebody is told of torch's operations, and may put other tensors in their place.
+
+    Such tensors must not be kept for later calls, nor given to them what was kept.
+    """
+    return torch._C._len_torch_dispatch_stack() > 0
+
+
 _kept = threading.local()
 
 
 def _scratch(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Memory that this thread keeps from call to call, 2 MiB in float32."""
     wanted = (size, dtype, device)
+    if _told_of():
+        return torch.empty(size, dtype=dtype, device=device)
     if getattr(_kept, "wanted", None) == wanted:
         return _kept.block  # type: ignore[no-any-return]
     count = prod(size)
@@ -154,7 +164,8 @@ def _seen(call: Call) -> Float[Tensor, "#b #g _ _ _"] | None:
         return None
     rows, cols = call.whole()
     if call.mask.relative:
-        return _distances(call.mask, rows.stop, cols.stop, call.work, call.q.device)
+        distances = _distances.__wrapped__ if _told_of() else _distances
+        return distances(call.mask, rows.stop, cols.stop, call.work, call.q.device)
     seen = call.mask_block(rows, cols)
     assert seen is not None
     return _grouped(seen.to(call.work), call.k.shape[1])
