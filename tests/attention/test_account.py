@@ -469,7 +469,9 @@ def test_an_existing_file_survives_a_failing_write(
     monkeypatch.setattr(os, "replace", out_of_space)
     with pytest.raises(FileError) as error:
         write_text(target, {".txt": lambda: "new"}, "save")
-    assert str(error.value) == f"save: cannot write {target}: No space left on device"
+    assert str(error.value) == (
+        f"save: cannot write {target}: the disk is full; make room and run the same again"
+    )
     assert target.read_text() == "what was there"
     assert list(tmp_path.iterdir()) == [target]
 

@@ -16,6 +16,7 @@ from regard.errors import FileError, OptionError, WordError
 from regard.lens import Lens
 from regard.nn import LanguageModel, TransformerConfig
 from regard.text import Tokenizer
+from regard.translate import RunConfig
 
 transformers = pytest.importorskip("transformers", reason="needs the extra hf")
 
@@ -116,6 +117,13 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
         Lens.open(tmp_path)
     with pytest.raises(OptionError, match=r"Lens.open: hub: names no model, expected hub:org/name"):
         Lens.open("hub:")
+
+
+def test_a_run_that_has_not_finished(tmp_path: Path) -> None:
+    """It is one of regard, though it has a file that models of transformers have as well."""
+    (tmp_path / "config.json").write_text(RunConfig().to_json(), encoding="utf-8")
+    with pytest.raises(FileError, match=r"its training has not finished, and there is no checkpoi"):
+        Lens.open(tmp_path)
 
 
 def test_a_name_that_is_too_long() -> None:
