@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -80,7 +83,7 @@ def first(result: Tensor | tuple[Tensor, ...]) -> Tensor:
     return result if isinstance(result, Tensor) else result[0]
 
 
-def kinds(model: nn.Module, *args: Tensor) -> list[str]:
+def kinds(model: nn.Module, *args: object) -> list[str]:
     """Of every module that attends."""
     with watch(model) as seen:
         model(*args)
@@ -111,6 +114,63 @@ def test_one_sequence_given_in_three_forms(x: Tensor, inner: type[nn.Module]) ->
 def test_another_sequence_as_long_and_of_the_same_words(x: Tensor, inner: type[nn.Module]) -> None:
     assert kinds(Decoder(inner()), x, torch.randn(B, N, WIDTH)) == ["cross"]
     assert kinds(Both(inner()), x) == ["cross"]
+
+
+class Translating(nn.Module):
+    """torch's own, with the same positions added on both sides."""
+
+    def __init__(self, batch_first: bool) -> None:
+        super().__init__()
+        self.table = nn.Embedding(9, WIDTH)
+        self.positions = nn.Buffer(torch.randn(M, 1 if not batch_first else M, WIDTH))
+        self.transformer = nn.Transformer(WIDTH, 3, 1, 2, 16, batch_first=batch_first)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        source, target = (
+            self.table(x) + self.positions[: x.shape[0], : x.shape[1]] for x in (source, target)
+        )
+        return self.transformer(source, target)
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("given", ["as long", "the same", "halves", "longer"])
+def test_torchs_own_decoder_looks_at_another_sequence(batch_first: bool, given: str) -> None:
+    words = torch.randint(9, (5, 5))
+    source, target = {
+        "as long": (words, words.flip(0)),
+        "the same": (words, words),
+        "halves": (words[1:], words[:-1]),
+        "longer": (words, words[:4] if not batch_first else words[:, :4]),
+    }[given]
+    found = kinds(Translating(batch_first).eval(), source, target)
+    assert found == ["self", "self", "cross", "self", "cross"]
+
+
+@pytest.mark.parametrize("inner", INNER.values(), ids=INNER)
+def test_places_that_have_changed_make_another_sequence(x: Tensor, inner: type[nn.Module]) -> None:
+    class Moved(Norms):
+        def forward(self, x: Tensor, how: Callable[[Tensor], tuple[Tensor, Tensor]]) -> Tensor:
+            one, two = how(self.one(x))
+            return first(self.inner(one, two, two))
+
+    double = torch.cat((x, x), 1)
+    ways: list[tuple[Tensor, Callable[[Tensor], Any]]] = [
+        (x, lambda y: (y, y.flip(1))),
+        (x, lambda y: (y, y.roll(1, 0))),
+        (double, lambda y: y.chunk(2, 1)),
+        (double.unflatten(1, (2, N)), lambda y: y.unbind(1)),
+    ]
+    for given, how in ways:
+        assert kinds(Moved(inner()), given, how) == ["cross"]
+
+
+def test_a_layer_of_torch_that_somebody_has_changed(x: Tensor) -> None:
+    class Changed(Torch):
+        def forward(self, *args: Tensor) -> Tensor:  # type: ignore[override]
+            return super().forward(*args)[0]
+
+    assert kinds(Decoder(Changed()), x, torch.randn(B, M, WIDTH)) == ["cross"]
 
 
 def test_a_shorter_form_of_the_sequence_is_another(x: Tensor) -> None:

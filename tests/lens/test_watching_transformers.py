@@ -425,3 +425,20 @@ def test_experts_are_chosen_by_a_softmax_that_is_no_attention() -> None:
     with torch.no_grad(), watch(model := build("Mixtral", options, "sdpa")) as seen:
         model(words())
     assert seen.missed == ()
+
+
+def test_a_mixture_by_softmax_is_no_attention() -> None:
+    class Mixture(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gate, self.one = torch.nn.Linear(8, 2), torch.nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            share = self.gate(x).softmax(-1)
+            x = x + share[..., :1] * self.one(x)
+            x = x + torch.nn.functional.scaled_dot_product_attention(x, x, x)
+            return x @ x.mT
+
+    with watch(model := Mixture()) as seen:
+        model(torch.randn(2, 5, 8))
+    assert seen.missed == ()

@@ -163,3 +163,17 @@ def test_that_there_is_no_checkpoint_yet_is_said(short: RunConfig, tmp_path: Pat
     wild = longer(short, learning_rate=1e30, warmup=0, clip=0.0)
     with pytest.raises(RegardError, match="with another --out; no checkpoint was written before"):
         told(wild, tmp_path / "run")
+
+
+def test_damaged_checkpoints_do_not_pass_for_the_newest(short: RunConfig, tmp_path: Path) -> None:
+    often, out = judged(short, checkpoint_every=1), tmp_path / "run"
+    train(longer(often, stop_at=2), out)
+    checkpoints = out / "checkpoints"
+    for step in (9, 10):
+        shutil.copytree(checkpoints / "step-00000002", checkpoints / f"step-{step:08d}")
+        with (checkpoints / f"step-{step:08d}" / "model.safetensors").open("ab") as file:
+            file.write(b"x")
+    said = told(often, out)
+    assert "going back to the checkpoint before it" in said
+    assert "Going on from the checkpoint of update 2." in said
+    assert [path.name[-1] for path in sorted(checkpoints.iterdir())][-2:] == ["3", "4"]

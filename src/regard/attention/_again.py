@@ -1,8 +1,7 @@
 """The gradients of attention in operations that can be differentiated again.
 
-The fast ways backwards cannot be: neither torch's fused operation nor compiled code. When gradients
-are asked for that have gradients themselves (``create_graph=True``), they are computed here, with
-all scores at once.
+Compiled code cannot be. When gradients are asked for that have gradients themselves
+(``create_graph=True``), they are computed here, with all scores at once.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _numbers = count()
 class Frame:
     """One run of a module: who called it, and the sources of the tensors in it."""
 
-    __slots__ = ("_made", "_met", "args", "heard", "module", "named", "parent", "sealed")
+    __slots__ = ("_made", "_met", "_moved", "args", "heard", "module", "named", "parent", "sealed")
 
     def __init__(
         self,
@@ -52,6 +52,8 @@ class Frame:
         self._made: dict[int, tuple[weakref.ref[Tensor], Sources]] = {}
         self._met: dict[int, weakref.ref[Tensor]] = {}
         """The sources themselves, by their numbers."""
+        self._moved: dict[int, weakref.ref[Tensor]] = {}
+        """Tensors in which a place no longer stands for the same place of the sources alone."""
 
     def given(self) -> list[Tensor]:
         """The tensors that the module was given."""
@@ -72,8 +74,8 @@ class Frame:
         self._made[id(x)] = itself, frozenset((number,))
         return self._made[id(x)][1]
 
-    def follow(self, given: Iterable[object], result: object) -> None:
-        """Note that the result was made from what was given."""
+    def follow(self, given: Iterable[object], result: object, moved: bool = False) -> None:
+        """Note that the result was made from what was given, perhaps by moving it about."""
         if self.sealed:
             return
         if isinstance(result, Tensor):
@@ -89,15 +91,27 @@ class Frame:
                 found = found | sources if found else sources
             elif isinstance(x, list | tuple | dict):
                 found = found.union(*(self.sources(y) for y in _tensors((x,))))
+        moved = moved or bool(self._moved and any(map(self._was_moved, _tensors(given))))
         for x in made:
-            self._made[id(x)] = weakref.ref(x), found
+            self._note(x, found, moved)
 
-    def leave(self, given: Iterable[object], result: object) -> None:
-        """Tell the caller what the result of the whole run was made from."""
+    def _note(self, x: Tensor, found: Sources, moved: bool) -> None:
+        itself = weakref.ref(x)
+        self._made[id(x)] = itself, found
+        if moved:
+            self._moved[id(x)] = itself
+
+    def _was_moved(self, x: Tensor) -> bool:
+        moved = self._moved.get(id(x))
+        return moved is not None and moved() is x
+
+    def leave(self, given: Iterable[object], result: object, attended: bool) -> None:
+        """Tell the caller what the result of the whole run was made from, and whether by
+        attention."""
         if self.parent is None or self.parent.sealed:
             return
         if self.sealed:
-            self.parent.follow(given, _tensors((result,)))
+            self.parent.follow(given, _tensors((result,)), moved=attended)
             return
         for x in _tensors((result,)):
             entry = self._made.get(id(x))
@@ -105,7 +119,7 @@ class Frame:
                 found = self._seen_from_outside(entry[1])
             else:  # made by something that no torch function shows
                 found = NOTHING.union(*(self.parent.sources(y) for y in _tensors(given)))
-            self.parent._made[id(x)] = weakref.ref(x), found
+            self.parent._note(x, found, attended or self._was_moved(x))
 
     def kind(self, q: Tensor, k: Tensor, v: Tensor) -> str:
         """``"self"`` if queries and values have a source in common, else ``"cross"``.
@@ -121,28 +135,42 @@ class Frame:
         if of_q & of_v:
             return "self"
         if any(number < first_new for number in of_q):
-            one = q.shape[-2] == k.shape[-2] and frame._given_one_twice(of_q, of_v)
-            return "self" if one else "cross"
+            for_q, for_v = ([frame._met[number]() for number in of] for of in (of_q, of_v))
+            return "self" if frame.are_forms_of_one(for_q, for_v) else "cross"
         # Queries that came about unseen: all that is left to go by are the lengths.
         known = any(number < first_new for number in of_v)
         return "self" if known or q.shape[-2] == k.shape[-2] else "cross"
 
-    def _given_one_twice(self, of_q: Sources, of_v: Sources) -> bool:
-        """Whether two tensors that the module was given are of one source to whoever gave them.
+    def are_forms_of_one(
+        self, for_q: Iterable[Tensor | None], for_v: Iterable[Tensor | None]
+    ) -> bool:
+        """Whether what the module was given for queries and for values are forms of one sequence.
 
-        That is the caller, or its caller if it only hands on what it was given. Who makes
-        something of the one and not of the other, as a decoder's layer does of its own words and
-        not of those it translates, has the last word.
+        As those of a layer that norms its words once for the queries and once more for the values.
+        Its caller knows, or the caller's caller if that only hands on what it was given: both have
+        to be made of a sequence that this one was given, as long as it, place by place.
         """
         frame, parent = self, self.parent
-        for_q, for_v = ([self._met[number]() for number in of] for of in (of_q, of_v))
         while parent is not None:
             given = {id(x) for x in frame.given()}
             for_q, for_v = ([x for x in of if id(x) in given] for of in (for_q, for_v))
-            if parent._sources(for_q) & parent._sources(for_v):
+            if any(
+                parent._forms_of(x, for_q) and parent._forms_of(x, for_v) for x in parent.given()
+            ):
                 return True
             frame, parent = parent, parent.parent
         return False
+
+    def _forms_of(self, x: Tensor, tensors: Iterable[Tensor | None]) -> bool:
+        """Whether one of the tensors is made of x, place by place."""
+        source = self.sources(x)
+        return any(
+            one is not None
+            and one.shape[:-1] == x.shape[:-1]
+            and source & self.sources(one)
+            and not self._was_moved(one)
+            for one in tensors
+        )
 
     def _sources(self, tensors: Iterable[Tensor | None]) -> Sources:
         return NOTHING.union(*(self.sources(x) for x in tensors if x is not None))

@@ -47,6 +47,18 @@ from regard.lens._written_out import WrittenOut
 FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 """The modules that take a faster way when no function mode is on."""
 
+MOVING: frozenset[Function] = frozenset(
+    getattr(place, name)
+    for place in (torch, Tensor)
+    for name in (
+        "chunk", "flip", "flipud", "fliplr", "gather", "index_select", "masked_select", "narrow",
+        "roll", "select", "sort", "split", "take_along_dim", "tensor_split", "unbind",
+        "__getitem__", "__setitem__", "unfold",
+    )
+    if hasattr(place, name)
+)  # fmt: skip
+"""The functions after which a word stands in another place."""
+
 KNOWN = 8
 """How many different modules of a kind are remembered."""
 
@@ -139,7 +151,8 @@ class Session:
         if frame.parent is not None and frame.parent.sealed and frame.sealed:
             return
         queries_only = isinstance(module, nn.MultiheadAttention)
-        frame.leave(args[:1] if queries_only else (*args, *named.values()), result)
+        given_to = args[:1] if queries_only else (*args, *named.values())
+        frame.leave(given_to, result, attended=self._heard != frame.heard)
         if result is not None and not (frame.sealed or self.busy or _goes_backward()):
             self._learn(module, args, named, quiet=self._heard == frame.heard)
         self.adjust()
@@ -236,7 +249,7 @@ class Session:
     def belongs(self, result: object, query: Tensor) -> None:
         """What attention gave belongs to the sequence of the queries, whatever they looked at."""
         if self.frame is not None:
-            self.frame.follow((query,), result)
+            self.frame.follow((query,), result, moved=True)
 
     def forbidden(
         self, kind: str, call: Call | Projection, owner: nn.Module | None = None
@@ -295,7 +308,8 @@ class _Mode(TorchFunctionMode):
         result = func(*args, **kwargs) if kwargs else func(*args)
         if session.frame is not None:
             given = (*args, *kwargs.values()) if kwargs else args
-            session.frame.follow(given, args[0] if func is Tensor.__setitem__ else result)
+            changed = args[0] if func is Tensor.__setitem__ else result
+            session.frame.follow(given, changed, moved=func in MOVING)
             session.written_out.follow(func, given, result, session.frame.module)
         return result
 

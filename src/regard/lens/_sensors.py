@@ -182,7 +182,7 @@ def layer(session: Session, function: Function, args: Arguments, kwargs: Named) 
     projection = from_layer(*args, **kwargs)
     query, key, value = _qkv(args, kwargs)
     one = query is key or query is value or query.data_ptr() in (key.data_ptr(), value.data_ptr())
-    kind = "self" if one else session.kind(*_handed(session.frame, (query, key, value)))
+    kind = "self" if one or _handed_one(session.frame) else "cross"
     forbidden = session.forbidden(kind, projection) if session.cuts else None
     if forbidden is None:
         result = function(*args, **kwargs)
@@ -201,16 +201,12 @@ def layer(session: Session, function: Function, args: Arguments, kwargs: Named) 
     return result
 
 
-def _handed(frame: Frame | None, three: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, ...]:
-    """Queries, keys and values as a layer of torch was given them, not as it turned them.
-
-    For no mode is on in it, so nothing tells what it made the turned ones from.
-    """
+def _handed_one(frame: Frame | None) -> bool:
+    """Whether the queries and values that a layer of torch was given are forms of one sequence."""
     if frame is None or type(frame.module).forward is not nn.MultiheadAttention.forward:
-        return three
-    for x in frame.given():
-        frame.sources(x)
-    return _qkv(frame.args, frame.named)
+        return False
+    query, _, value = _qkv(frame.args, frame.named)
+    return frame.are_forms_of_one([query], [value])
 
 
 def _finished(output: Tensor, call: Call, given: Named) -> tuple[Tensor, Tensor | None]:

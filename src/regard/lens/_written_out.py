@@ -12,9 +12,15 @@ from torch.nn import functional as F
 
 _SOFTMAX = {torch.softmax, Tensor.softmax, F.softmax, torch._softmax, nn.Softmax}
 _PRODUCTS = {
-    torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.bmm, Tensor.bmm, torch.einsum,
-    torch.functional.einsum,
+    torch.matmul, Tensor.matmul, Tensor.__matmul__, torch.mm, Tensor.mm, torch.bmm, Tensor.bmm,
+    torch.baddbmm, Tensor.baddbmm, torch.einsum, torch.functional.einsum,
 }  # fmt: skip
+_STILL_WEIGHTS = {
+    "Dropout", "__getitem__", "bfloat16", "contiguous", "double", "dropout", "expand", "flatten",
+    "float", "half", "masked_fill", "masked_fill_", "nan_to_num", "permute", "reshape", "squeeze",
+    "to", "transpose", "type", "type_as", "unsqueeze", "view", "where",
+}  # fmt: skip
+"""The names of what leaves weights what they are, but for some that it hides or drops."""
 
 
 class WrittenOut:
@@ -35,7 +41,7 @@ class WrittenOut:
         if function in _PRODUCTS:
             self._by[id(who)] = type(who).__name__
             self._weights.clear()
-        elif isinstance(result, Tensor):  # weights, or what dropout made of them
+        elif isinstance(result, Tensor) and (softmax or function.__name__ in _STILL_WEIGHTS):
             self._weights[id(result)] = weakref.ref(result)
 
     def among(self, modules: Container[int]) -> tuple[str, ...]:

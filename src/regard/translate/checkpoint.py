@@ -89,12 +89,12 @@ class Checkpoints:
             shutil.rmtree(beside, ignore_errors=True)
             raise FileError(
                 f"train: checkpoint {self.path(checkpoint.step)} cannot be written: "
-                f"{why(error)}; {self.left()}"
+                f"{why(error)}; {self.left(checkpoint.step)}"
             ) from None
 
-    def left(self) -> str:
-        """What a run that must stop now can go on from, in words."""
-        there = self.steps()
+    def left(self, step: int) -> str:
+        """What a run that must stop at this update can go on from, in words."""
+        there = [one for one in self.steps() if one < step]
         if not there:
             return "no checkpoint was written before"
         return f"the checkpoint of update {there[-1]:,} is intact"

@@ -75,8 +75,9 @@ results = translator.translate_batch(
     return_end_token=True,
 )
 translations = [[] for _ in texts]
-for (number, _), result in zip(pieces, results):
-    translations[number].append(spelled(result.hypotheses[0]))
+for (number, piece), result in zip(pieces, results):
+    most = 2 * min(len(subwords(piece)), {taken}) + {more}  # for one that does not end by itself
+    translations[number].append(spelled(result.hypotheses[0][:most]))
 for parts in translations:
     print(" ".join(parts))
 ```
@@ -139,6 +140,7 @@ def _readme(translator: Translator, name: str, quantization: str) -> str:
         compute="float32" if quantization == "float32" else "default",
         taken=taken,
         written=written,
+        more=longest(0),
         spelled=SPELLED if translator.tokenizer.kind == "bytes" else f'" ".join({SPELLED}.split())',
     )
 

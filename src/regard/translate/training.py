@@ -201,7 +201,7 @@ class _Run:
         if not torch.isfinite(length):
             raise RegardError(
                 f"train: the gradient of update {step:,} is not a number; lower --learning-rate or "
-                f"raise --warmup, with another --out; {self.checkpoints.left()}"
+                f"raise --warmup, with another --out; {self.checkpoints.left(step)}"
             )
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = training.rate(step, last, self.model.config.width)
@@ -269,9 +269,9 @@ class _Run:
         state.stale = 0 if better else state.stale + 1
         if better:
             state.best, state.best_step = judged, state.step
-        self._save()
-        if self.workers.first:
+        if self.workers.first:  # before it is saved: what is beyond a checkpoint is said again
             self.progress.valid({"step": state.step, **figures, "best": better})
+        self._save()
 
     def _measure(self) -> dict[str, Any]:
         validation, tokens = self.config.validation, self.config.training.batch_tokens
@@ -288,7 +288,8 @@ class _Run:
                 optimizer[f"{name}|{key}"] = value
         kept = {**asdict(state), "compiled": compiled.readable()}
         self.checkpoints.write(Checkpoint(state.step, self._weights(), optimizer, kept))
-        recent = self.checkpoints.steps()[-2:]
+        # Any beyond it were damaged, or the run would have gone on from there.
+        recent = [step for step in self.checkpoints.steps() if step <= state.step][-2:]
         self.checkpoints.keep({*recent, *state.validated[-keep:], state.best_step})
 
     def _newest(self) -> Checkpoint | None:

@@ -9,13 +9,10 @@ numbers) and rows whose scores are all NaN or all -inf (it reports 0 for both).
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention._again import gradients
 from regard.attention._call import HALF, Call, runs, unreadable, weighted_sum
 from regard.attention.masks import Both, Causal, Dense, Mask
 from regard.attention.scores import DotScore
@@ -24,8 +21,6 @@ _FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
 LARGE = 2.0**10
 """From here on the last digit of a float32 is worth more than 10⁻⁴ of a weight."""
-SAVED = ("query", "key", "value", "attn_mask")
-"""What the operation's node in the graph calls its tensors."""
 CHUNK = 2**22
 """How many scores are held at once where rows are computed again."""
 
@@ -72,30 +67,9 @@ def run(call: Call) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
     output, logsumexp = _FLASH(
         q, k, v, 0.0, causal, attn_mask=_additive(call, rest), scale=reduced.factor
     )
-    if not torch.compiler.is_compiling() and output.grad_fn is not None:
-        output.grad_fn.register_hook(_again)
     if v is not call.v and v.shape[-1] != width:
         output = output[..., :width]
     return _put_right(call, output, logsumexp)
-
-
-def _again(found: Any, above: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...] | None:
-    """The gradients that were found; if they shall be differentiated in turn, so that they can be.
-
-    What the operation was given is asked of its node in the graph: kept here, it would stay in
-    memory for longer.
-    """
-    (grad,) = above
-    if grad is None or not torch.is_grad_enabled():
-        return None
-    node: Any = torch._C._current_autograd_node()
-    q, k, v, bias = (getattr(node, f"_saved_{name}") for name in SAVED)
-    mask = q.new_ones(q.shape[2], k.shape[2], dtype=torch.bool).tril()
-    grads = gradients(
-        q, k, v, node._saved_scale, grad,
-        mask=mask if node._saved_is_causal else None, bias=bias,
-    )  # fmt: skip
-    return tuple(None if x is None else y for x, y in zip(found, grads, strict=True))
 
 
 def _without_causal(call: Call) -> tuple[bool, list[Mask]]:
