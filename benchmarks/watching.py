@@ -67,7 +67,7 @@ def time() -> None:
             "eager, unwatched": lambda: eager(**inputs),
             "eager, watched": watched(eager, lambda: eager(**inputs)),
         }
-        best = side_by_side(list(ways.values()), rounds=25, least=0.1)
+        best = side_by_side(list(ways.values()), rounds=60, least=0.1)
     for name, seconds in zip(ways, best, strict=True):
         print(f"| {name} | {seconds * 1e3:.1f} | {seconds / best[0]:.3f} |")
 
