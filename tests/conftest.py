@@ -12,6 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Some machines announce matrix instructions for bfloat16 that they then forbid.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
+import jaxtyping
 import pytest
 from jaxtyping import install_import_hook
 
@@ -25,6 +26,15 @@ CHROMIUM = Path("/usr/bin/chromium")
 @pytest.fixture(autouse=True)
 def seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def as_users_run() -> Iterator[None]:
+    """Our own errors, without the checks that the test run adds in front of them."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(scope="module")

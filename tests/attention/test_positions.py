@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import pairwise
 
-import jaxtyping
 import pytest
 import torch
 from hypothesis import given, settings
@@ -457,15 +456,6 @@ def test_what_is_a_bias() -> None:
 
 
 # Errors
-
-
-@pytest.fixture
-def as_users_run() -> Iterator[None]:
-    """Our own errors, without the shape checks that the test run adds in front of them."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 def least(name: str, argument: str, value: int, bound: int) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -35,15 +34,6 @@ def noise(*sizes: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Ten
 
 def weights_of(d_in: int, d: int, e: int, seed: int = 1) -> tuple[Tensor, Tensor, Tensor]:
     return noise(d_in, d, seed=seed), noise(d_in, d, seed=seed + 1), noise(d_in, e, seed=seed + 2)
-
-
-@pytest.fixture
-def as_users_run() -> Iterator[None]:
-    """Our own errors, without the checks that the test run adds in front of them."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 # The oracle: plain Python numbers

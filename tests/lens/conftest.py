@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jaxtyping
 import pytest
 import tokenizers
 import torch
@@ -55,15 +54,6 @@ def nothing_left_behind() -> Iterator[None]:
         before[-1] = after[-1]
         assert "heard" not in repr(after[-1])
     assert after == before
-
-
-@pytest.fixture
-def without_annotations() -> Iterator[None]:
-    """What a user without beartype gets: our own errors."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(scope="module")

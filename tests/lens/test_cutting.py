@@ -405,7 +405,7 @@ def test_errors(x: Tensor) -> None:
         pass  # the model did not run
 
 
-@pytest.mark.usefixtures("without_annotations")
+@pytest.mark.usefixtures("as_users_run")
 def test_bad_links(x: Tensor) -> None:
     model = Attention()
     for edge, message in (

@@ -173,7 +173,7 @@ def test_a_model_without_a_mask_reads_texts_one_by_one(word_piece: tokenizers.To
     torch.testing.assert_close(short.vectors, lens.embed("the street").vectors)
 
 
-@pytest.mark.usefixtures("without_annotations")
+@pytest.mark.usefixtures("as_users_run")
 @pytest.mark.parametrize(
     ("ask", "message"),
     [

@@ -288,7 +288,7 @@ def test_methods_and_heads_that_are_not_there(lens: Lens) -> None:
         e.scores("rollout", 0)
 
 
-@pytest.mark.usefixtures("without_annotations")
+@pytest.mark.usefixtures("as_users_run")
 def test_layers_that_are_no_numbers(lens: Lens) -> None:
     e = lens.explain(TEXT, "it", most=1)
     for layer in ("x", 1.5, -1, True, []):

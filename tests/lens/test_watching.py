@@ -852,7 +852,7 @@ def test_a_scripted_model_says_what_to_do() -> None:
     )
 
 
-@pytest.mark.usefixtures("without_annotations")
+@pytest.mark.usefixtures("as_users_run")
 def test_what_is_no_model() -> None:
     with pytest.raises(OptionError) as caught:
         watch("bert").__enter__()  # type: ignore[arg-type]

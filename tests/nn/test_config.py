@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator
 from typing import Any
 
-import jaxtyping
 import pytest
 
 from regard.errors import OptionError
 from regard.nn import TransformerConfig
 from regard.nn.config import PRESETS
-
-
-@pytest.fixture
-def as_users_run() -> Iterator[None]:
-    """Our own errors, without the checks that the test run adds in front of them."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 def test_presets() -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import jaxtyping
 import pytest
 import torch
 from hypothesis import given, settings
@@ -49,15 +48,6 @@ def torch_of(*args: Any, seed: int = 0, **options: Any) -> nn.MultiheadAttention
 
 def close(found: Tensor, wanted: Tensor) -> None:
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
-
-
-@pytest.fixture
-def as_users_run() -> Iterator[None]:
-    """Our own errors, without the checks that the test run adds in front of them."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 # The same numbers as torch's

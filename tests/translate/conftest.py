@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import jaxtyping
 import pytest
 
 from regard.nn import TransformerConfig
@@ -25,15 +23,6 @@ def number_pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:
         digits = [chance.randrange(10) for _ in range(chance.randint(2, 6))]
         found[" ".join(ENGLISH[i] for i in digits)] = " ".join(GERMAN[i] for i in digits)
     return list(found.items())
-
-
-@pytest.fixture
-def as_users_run() -> Iterator[None]:
-    """Our own errors, without the checks that the test run adds in front of them."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class WrittenOut:
         if function in _PRODUCTS:
             self._by[id(who)] = type(who).__name__
             self._weights.clear()
-        elif isinstance(result, Tensor) and (softmax or function.__name__ in _STILL_WEIGHTS):
+        elif isinstance(result, Tensor) and (softmax or _name(function) in _STILL_WEIGHTS):
             self._weights[id(result)] = weakref.ref(result)
 
     def among(self, modules: Container[int]) -> tuple[str, ...]:
@@ -51,3 +51,7 @@ class WrittenOut:
     def _is_weight(self, x: object) -> bool:
         kept = self._weights.get(id(x))
         return kept is not None and kept() is x
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", "")
