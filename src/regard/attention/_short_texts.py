@@ -2,6 +2,7 @@
 
 A sentence of 20 words has 400 scores in each head: they fit beside its queries, keys and values
 into the memory next to a core, and torch's operations would carry them away and back five times.
+In bfloat16 it is computed in float32, as everywhere, and rounded at the end.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def possible(call: Call) -> bool:
         and (call.needs_grad or not call.in_one_piece)
         and (call.mask is None or not unreadable(*call.mask.held()))
         and compiled.multiples((call.q.shape[3], call.v.shape[3]))
-        and compiled.readable(call.q, call.k, call.v)
+        and call.q.dtype in (torch.float32, torch.bfloat16)
+        and compiled.readable(call.q, call.k, call.v, dtype=call.q.dtype)
     )
 
 
@@ -41,9 +43,12 @@ def short_texts(call: Call) -> tuple[Tensor, Tensor]:
     """Output and row log-sum-exp."""
     assert call.factor is not None
     mask = call.mask_block(*call.whole())
+    q, k, v = (x.float() for x in (call.q, call.k, call.v))
     if call.needs_grad:
-        return _Attention.apply(call.factor, mask, call.q, call.k, call.v)  # type: ignore[no-untyped-call,no-any-return]
-    return compiled.attend_short(call.q, call.k, call.v, call.factor, mask)
+        output, sums = _Attention.apply(call.factor, mask, q, k, v)  # type: ignore[no-untyped-call]
+    else:
+        output, sums = compiled.attend_short(q, k, v, call.factor, mask)
+    return output.to(call.v.dtype), sums
 
 
 class _Attention(torch.autograd.Function):

@@ -48,11 +48,12 @@ class Sizes(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_int64) for name in ("b", "h", "g", "n", "m", "d", "e"))
 
 
-def readable(*tensors: Tensor | None) -> bool:
+def readable(*tensors: Tensor | None, dtype: torch.dtype = torch.float32) -> bool:
     """Whether there are compiled loops, and they can read these tensors as numbers in memory.
 
     Not tensors that only stand for numbers, nor while PyTorch writes down what is done with them,
-    for it would not see it.
+    for it would not see it. Another dtype than float32 is that of tensors which are converted
+    first.
     """
     if torch.compiler.is_compiling():
         return False  # before anything that it cannot trace
@@ -62,7 +63,7 @@ def readable(*tensors: Tensor | None) -> bool:
     for x in tensors:
         if x is not None and (
             (type(x) is not Tensor and type(x) is not nn.Parameter)
-            or x.dtype is not torch.float32
+            or x.dtype is not dtype
             or x.layout is not torch.strided
             or not x.is_cpu
             or x.is_neg()

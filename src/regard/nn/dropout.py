@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from regard import compiled
+from regard.attention._call import exactly
 from regard.errors import OptionError
 
 LEVELS = 2**15
@@ -45,7 +46,10 @@ class Dropout(nn.Module):
         dropped = min(round(self.share * LEVELS), LEVELS - 1)
         if not self.training or dropped == 0:
             return x if onto is None else onto + x
-        return _Drop.apply(x, onto, dropped)  # type: ignore[no-untyped-call,no-any-return]
+        if onto is not None:  # which is wider under autocast
+            x = x.to(torch.promote_types(x.dtype, onto.dtype))
+        with exactly(x.device):
+            return _Drop.apply(x, onto, dropped)  # type: ignore[no-untyped-call,no-any-return]
 
     def extra_repr(self) -> str:
         return f"share={self.share}"

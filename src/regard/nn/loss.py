@@ -2,7 +2,8 @@
 
 The last layer of a translator compares every token with every word of the vocabulary: for a batch
 of 4,096 tokens and 30,000 words half a gigabyte, several times over. Here projection, softmax and
-their gradients are computed for a few hundred tokens at a time, in one buffer.
+their gradients are computed for a few hundred tokens at a time, in one buffer. Under
+bfloat16's autocast the matrix products are in bfloat16, and all else in the dtype of the weights.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention._call import autocasts, exactly
 from regard.attention._exponentials import all_near
 from regard.errors import DtypeError, OptionError, ShapeError, shape
 
@@ -58,12 +60,15 @@ def cross_entropy(
     Szegedy et al., "Rethinking the Inception Architecture", 2016 (label smoothing).
     """
     _check(hidden, weight, expected, bias, smoothing)
-    if hidden.dtype != weight.dtype:  # under autocast
-        hidden = hidden.to(weight.dtype)
+    products = weight.dtype
+    if autocasts(hidden.device) and torch.get_autocast_dtype(hidden.device.type) == torch.bfloat16:
+        products = torch.bfloat16  # float16 ends before the exponentials do
+    hidden = hidden.to(weight.dtype)  # which is wider under autocast
     try:
-        total, likelihood = _Chunks.apply(  # type: ignore[no-untyped-call]
-            hidden, weight, bias, expected, smoothing, torch.is_grad_enabled()
-        )
+        with exactly(hidden.device):
+            total, likelihood = _Chunks.apply(  # type: ignore[no-untyped-call]
+                hidden, weight, bias, expected, smoothing, products, torch.is_grad_enabled()
+            )
     except (IndexError, RuntimeError):
         # Only now, for looking at every number beforehand would cost time in every step.
         _check_numbers(expected, len(weight))
@@ -116,6 +121,7 @@ class _Chunks(torch.autograd.Function):
         bias: Tensor | None,
         expected: Tensor,
         smoothing: float | int,
+        products: torch.dtype,
         differentiate: bool,
     ) -> tuple[Tensor, Tensor]:
         tokens, vocabulary = len(hidden), len(weight)
@@ -126,22 +132,25 @@ class _Chunks(torch.autograd.Function):
         some = max(1, min(tokens, CHUNK // vocabulary))
         buffer = hidden.new_empty(some, vocabulary)
         chosen, log_p = hidden.new_empty(tokens), hidden.new_empty(tokens)
+        narrow_hidden, narrow_weight = hidden.to(products), weight.to(products)
         for start in range(0, tokens, some):
             part = slice(start, min(start + some, tokens))
             rows, words = hidden[part], expected[part, None]
             logits = buffer[: len(rows)]
-            _project(rows, weight, bias, logits)
+            given = narrow_hidden[part], narrow_weight, bias
+            _project(*given, out=logits)
             chosen[part] = logits.gather(1, words)[:, 0]
-            total, log_total = _exponentials(logits, rows, weight, bias)
+            total, log_total = _exponentials(logits, *given)
             log_p[part] = chosen[part] - log_total[:, 0]
             # Never divided by their sums: what they are multiplied with is, which is narrower.
             logits.scatter_add_(1, words, (smoothing - 1) * total)
-            if grad_hidden is not None:
-                torch.mm(logits, weight, out=grad_hidden[part]).div_(total)
-            if grad_weight is not None:
-                grad_weight.addmm_(logits.T, rows / total)
             if grad_bias is not None:
                 grad_bias += logits.T @ total[:, 0].reciprocal()
+            logits = logits.to(products)
+            if grad_hidden is not None:
+                _multiply(logits, narrow_weight, grad_hidden[part]).div_(total)
+            if grad_weight is not None:
+                _add_product(grad_weight, logits.T, (rows / total).to(products))
         likelihood = -log_p.sum()
         loss = (1 - smoothing) * likelihood
         if smoothing:
@@ -163,12 +172,27 @@ class _Chunks(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         grads = (None if found is None else found * grad for found in ctx.saved_tensors)
-        return (*grads, None, None, None)
+        return (*grads, None, None, None, None)
+
+
+def _multiply(x: Tensor, y: Tensor, out: Tensor) -> Tensor:
+    """x y, into `out`, which may be of a wider dtype."""
+    return torch.mm(x, y, out=out) if x.dtype == out.dtype else out.copy_(x @ y)
+
+
+def _add_product(onto: Tensor, x: Tensor, y: Tensor) -> None:
+    """x y added to `onto`, which may be of a wider dtype."""
+    if x.dtype == onto.dtype:
+        onto.addmm_(x, y)
+    else:
+        onto += x @ y
 
 
 def _project(rows: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
-    if bias is None:
-        torch.mm(rows, weight.T, out=out)
+    if bias is None or rows.dtype != out.dtype:
+        _multiply(rows, weight.T, out)
+        if bias is not None:
+            out += bias
     else:
         torch.addmm(bias, rows, weight.T, out=out)
 

@@ -78,6 +78,9 @@ class TrainingConfig:
     """Gradients longer than this are shortened to it; 0: never."""
     init_from: str | Path = ""
     """Start from the weights and subwords of this model's folder: fine-tuning."""
+    precision: str = "float32"
+    """In which numbers are multiplied; weights and sums stay float32. bfloat16 is about twice as
+    fast on processors that have it (AVX-512 BF16, AMX), and validates in float32 all the same."""
     learns: str = ""
     """With `init_from`, the parts that learn, by their names: "encoder.blocks.3 encoder.norm".
     The others stay as they are, to the last bit; all learn, if not said."""
@@ -87,6 +90,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         _settle_types(self)
         _one_of(self, "schedule", ("inverse_sqrt", "cosine"))
+        _one_of(self, "precision", ("float32", "bfloat16"))
         for name in ("epochs", "batch_tokens", "accumulate"):
             _at_least(self, name, 1)
         for name in ("warmup", "seed"):

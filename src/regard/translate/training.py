@@ -35,7 +35,7 @@ from regard.memory import keep_freed_memory
 from regard.nn import Loss, Transformer
 from regard.text import Batch, Batches
 from regard.translate.checkpoint import ADAM, Checkpoint, Checkpoints, Tensors
-from regard.translate.config import RunConfig
+from regard.translate.config import RunConfig, TrainingConfig
 from regard.translate.locking import locked
 from regard.translate.measuring import can_have_bleu, loss_of, measure
 from regard.translate.model_files import load_model, save_model
@@ -71,12 +71,14 @@ def train(config: RunConfig, out: str | Path, progress: Progress | None = None) 
 class _Loss(nn.Module):
     """The model's loss as a forward pass, which is what DistributedDataParallel wraps."""
 
-    def __init__(self, model: Transformer, smoothing: float) -> None:
+    def __init__(self, model: Transformer, training: TrainingConfig) -> None:
         super().__init__()
-        self.model, self.smoothing = model, smoothing
+        self.model, self.smoothing = model, training.smoothing
+        self.narrow = training.precision == "bfloat16"
 
     def forward(self, batch: Batch) -> Loss:
-        return loss_of(self.model, batch, self.smoothing)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.narrow):
+            return loss_of(self.model, batch, self.smoothing)
 
 
 @dataclass
@@ -135,7 +137,7 @@ class _Run:
         self.began = replace(self.state)
         self.clock = _Clock()
         self.clock_before = _Clock()
-        task = _Loss(self.model, config.training.smoothing)
+        task = _Loss(self.model, config.training)
         self.task: nn.Module = task
         if workers.count > 1:
             self.task = DistributedDataParallel(task)
