@@ -283,6 +283,16 @@ def autocasts(device: torch.device) -> bool:
     return kind != "meta" and torch.is_autocast_enabled(kind)
 
 
+def product_dtype(x: Tensor) -> torch.dtype:
+    """That in which x is to be multiplied with weights: bfloat16 if autocast says so, else its own.
+
+    Not float16, which ends before exponentials do.
+    """
+    kind = x.device.type
+    narrow = autocasts(x.device) and torch.get_autocast_dtype(kind) == torch.bfloat16
+    return torch.bfloat16 if narrow else x.dtype
+
+
 _AS_IT_IS = nullcontext()
 
 

@@ -230,12 +230,21 @@ def affine(
     return y
 
 
-def panels(matrix: Float[Tensor, "d n"]) -> Float[Tensor, "dn"]:
+class Panels(ctypes.Structure):
+    """A matrix as `panels` lays it out; in pairs, if its numbers are bfloat16."""
+
+    _fields_ = (("start", ctypes.c_void_p), ("in_pairs", ctypes.c_int64))
+
+
+def panels(matrix: Float[Tensor, "d n"], dtype: torch.dtype = torch.float32) -> Float[Tensor, "dn"]:
     """A copy of the matrix in the form in which many rows are multiplied by it fastest.
 
-    32 columns of it side by side, row by row, then the next 32; n is a multiple of 16.
+    32 columns of it side by side, row by row, then the next 32; n is a multiple of 16. In bfloat16,
+    which wants d to be even, two rows at a time, each number beside the one that stands below it.
     """
-    parts = torch.split(matrix.detach(), 2 * LANES, 1)
+    parts = torch.split(matrix.detach().to(dtype), 2 * LANES, 1)
+    if dtype == torch.bfloat16:
+        parts = tuple(part.view(-1, 2, part.shape[1]).transpose(1, 2) for part in parts)
     return torch.cat([part.reshape(-1) for part in parts])
 
 
@@ -245,10 +254,15 @@ def affine_by_panels(
     bias: Float[Tensor, "n"] | None,
     out: Float[Tensor, "rows n"],
 ) -> Float[Tensor, "rows n"]:
-    """`affine` of a weight in `panels`, into `out`, which lies in one piece."""
+    """`affine` of a weight in `panels`, into `out`, which lies in one piece.
+
+    If these are in bfloat16, x is rounded to it as well; the sums are float32.
+    """
     x, bias = x.contiguous(), None if bias is None else bias.contiguous()
     (rows, d), n = x.shape, out.shape[1]
-    _loops().affine_by_panels(rows, d, n, *map(_start, (x, weight, bias, out)))
+    places = ctypes.byref(Panels(_start(weight), weight.dtype == torch.bfloat16))
+    call = _loops().affine_by_panels
+    _check(call(rows, d, n, _start(x), places, _start(bias), _start(out)))
     return out
 
 

@@ -50,31 +50,40 @@ class _Block(ctypes.Structure):
 class _Decoder(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64)
-          for name in ("depth", "width", "heads", "groups", "head_width", "inner", "norm_first")),
+          for name in ("depth", "width", "heads", "groups", "head_width", "inner", "norm_first",
+                       "in_pairs")),
         ("eps", ctypes.c_float),
         ("factor", ctypes.c_float),
         ("blocks", ctypes.c_void_p),
     )  # fmt: skip
 
 
-def _laid_out(x: Tensor) -> Tensor:
+def _laid_out(x: Tensor, products: torch.dtype) -> Tensor:
     """A weight as the loop reads it."""
-    return panels(x) if x.dim() == 2 else x.detach().contiguous()
+    return panels(x, products) if x.dim() == 2 else x.detach().contiguous()
 
 
 class DecoderStep:
     """The blocks of a decoder whose norms come first, or last, and which rectifies.
 
-    Widths are multiples of 16. The numbers are those of the single loops, bit for bit.
+    Widths are multiples of 16. The numbers are those of the single loops, bit for bit; or the
+    products with weights are of bfloat16, if `products` is.
     """
 
     def __init__(
-        self, blocks: Sequence[Weights], heads: int, kv_heads: int, norm_first: bool, eps: float
+        self,
+        blocks: Sequence[Weights],
+        heads: int,
+        kv_heads: int,
+        norm_first: bool,
+        eps: float,
+        products: torch.dtype = torch.float32,
     ) -> None:
         width, self._inner = blocks[0].inner[0].shape
         self._width, self._heads, self._packed = width, heads, blocks[0].projections[0].shape[1]
         self._kept = [
-            [None if x is None else _laid_out(x) for x in block.tensors()] for block in blocks
+            [None if x is None else _laid_out(x, products) for x in block.tensors()]
+            for block in blocks
         ]
         self._blocks = (_Block * len(blocks))()
         for block, kept in zip(self._blocks, self._kept, strict=True):
@@ -85,7 +94,8 @@ class DecoderStep:
                 setattr(block, name, _Affine(*pair))
         d = width // heads
         self._sizes = (
-            len(blocks), width, heads, kv_heads, d, self._inner, norm_first, eps, d**-0.5,
+            len(blocks), width, heads, kv_heads, d, self._inner, norm_first,
+            products == torch.bfloat16, eps, d**-0.5,
         )  # fmt: skip
 
     def usable(

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention._call import autocasts, exactly
+from regard.attention._call import exactly, product_dtype
 from regard.attention._exponentials import all_near
 from regard.errors import DtypeError, OptionError, ShapeError, shape
 
@@ -60,9 +60,7 @@ def cross_entropy(
     Szegedy et al., "Rethinking the Inception Architecture", 2016 (label smoothing).
     """
     _check(hidden, weight, expected, bias, smoothing)
-    products = weight.dtype
-    if autocasts(hidden.device) and torch.get_autocast_dtype(hidden.device.type) == torch.bfloat16:
-        products = torch.bfloat16  # float16 ends before the exponentials do
+    products = product_dtype(weight)
     hidden = hidden.to(weight.dtype)  # which is wider under autocast
     try:
         with exactly(hidden.device):

@@ -32,15 +32,19 @@ Pair = tuple[Tensor, Tensor]
 
 
 class Stepper:
-    """A decoder, called as it is itself, with a cache. Its weights must not change meanwhile."""
+    """A decoder, called as it is itself, with a cache. Its weights must not change meanwhile.
 
-    def __init__(self, decoder: Decoder) -> None:
+    `products` may be bfloat16: then compiled code multiplies with weights in it, and the numbers
+    are as near as that is; what is not compiled takes no notice.
+    """
+
+    def __init__(self, decoder: Decoder, products: torch.dtype = torch.float32) -> None:
         self._decoder = decoder
         self._blocks = [block for block in decoder.blocks if isinstance(block, Block)]
         hooked = any(one._forward_hooks or one._forward_pre_hooks for one in decoder.modules())
         self._short = all(map(_plain, decoder.blocks)) and not hooked and not decoder.training
         self._packed = [block.attention._packed() for block in self._blocks]
-        self._compiled = _compiled(self._blocks, self._packed) if self._short else None
+        self._compiled = _compiled(self._blocks, self._packed, products) if self._short else None
         self._given: tuple[Mask | None, int, torch.Size] = (None, 0, torch.Size())
         self._written_out: Mask | None = None
 
@@ -175,7 +179,9 @@ def _plain(block: nn.Module) -> bool:
     )
 
 
-def _compiled(blocks: list[Block], packed: list[Packed]) -> DecoderStep | None:
+def _compiled(
+    blocks: list[Block], packed: list[Packed], products: torch.dtype
+) -> DecoderStep | None:
     """The blocks in one piece, if they are of the kind that is compiled, and all alike."""
     if not blocks or not all(map(_as_compiled, blocks)):
         return None
@@ -194,7 +200,9 @@ def _compiled(blocks: list[Block], packed: list[Packed]) -> DecoderStep | None:
         if len(kinds) > 1 or not usable(0, *(x for one in weights for x in one.tensors())):
             return None
     attention, (norm, *_) = blocks[0].attention, _norms(blocks[0])
-    return DecoderStep(weights, attention.heads, attention.kv_heads, blocks[0].norm_first, norm.eps)
+    return DecoderStep(
+        weights, attention.heads, attention.kv_heads, blocks[0].norm_first, norm.eps, products
+    )
 
 
 def _as_compiled(block: Block) -> bool:

@@ -20,6 +20,9 @@ from regard.errors import FileError, OptionError
 from regard.nn.config import PRESETS, TransformerConfig
 from regard.translate.scoring import TOKENIZERS
 
+PRECISIONS = ("float32", "bfloat16")
+"""The numbers that are multiplied."""
+
 
 @dataclass(frozen=True)
 class DataConfig:
@@ -90,7 +93,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         _settle_types(self)
         _one_of(self, "schedule", ("inverse_sqrt", "cosine"))
-        _one_of(self, "precision", ("float32", "bfloat16"))
+        _one_of(self, "precision", PRECISIONS)
         for name in ("epochs", "batch_tokens", "accumulate"):
             _at_least(self, name, 1)
         for name in ("warmup", "seed"):

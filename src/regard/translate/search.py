@@ -24,6 +24,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard import compiled
+from regard.attention._call import exactly
 from regard.errors import RegardError
 from regard.nn import Transformer
 from regard.text import Tokenizer
@@ -76,6 +77,7 @@ def search(
     side. No translation has more than `longest` subwords, nor more than `most`. `numbers` are those
     of the sentences, from which `Sampling` draws; 0, 1, … if not given. `memory` is what the
     encoder made of the sources and their ends, if that is known. The model must be in ``eval()``.
+    Under ``torch.autocast("cpu", torch.bfloat16)`` products are in that, see `writing`.
     """
     check_n_best("search", how, n_best)
     if most is not None:
@@ -92,11 +94,12 @@ def search(
         if added and isinstance(how, Beam) and 1 < how.size <= SIDE_BY_SIDE
         else Writer(model, sources, limits, memory)
     )
-    if isinstance(how, Beam):
-        found = _BeamSearch(writer, how, n_best).run()
-    else:
-        numbers = range(len(sources)) if numbers is None else numbers
-        found = _Lines(writer, how, n_best, numbers).run()
+    with exactly(model.output.device):
+        if isinstance(how, Beam):
+            found = _BeamSearch(writer, how, n_best).run()
+        else:
+            numbers = range(len(sources)) if numbers is None else numbers
+            found = _Lines(writer, how, n_best, numbers).run()
     if not all(ranked and math.isfinite(ranked[0].log_probability) for ranked in found):
         raise RegardError(
             "search: the model's probabilities are not numbers; its training diverged, or its "

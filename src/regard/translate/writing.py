@@ -2,6 +2,9 @@
 
 Keys and values are kept: those of the source are computed once per sentence and shared by all its
 sequences, those of the words written so far grow by one with each step.
+
+Under bfloat16's autocast the encoder is in it, and so are the products with weights in compiled
+code: nearly all of the arithmetic.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from torch import Tensor
 
 from regard import compiled
 from regard.attention import Mask, causal, dense, padding
+from regard.attention._call import exactly, product_dtype
 from regard.nn import Transformer
 from regard.nn.stepping import Stepper
 from regard.text import Tokenizer, padded
@@ -49,11 +53,13 @@ class Writer:
         self._mask = self._source_mask()
         if memory is None:
             memory = model.encode(tokens.to(device), source_mask=self._mask)
-        self._memory = memory
+        self._memory = memory.to(model.output.dtype)
         self._cache = model.cache(room)
-        self._stepper = Stepper(model.decoder)
+        products = product_dtype(model.output)
+        with exactly(device):
+            self._stepper = Stepper(model.decoder, products)
         self._side_by_side = 1
-        self._words = _Words(model)
+        self._words = _Words(model, products)
         self.limits = torch.tensor(limits, device=device)
 
     def logits(self, tokens: Int[Tensor, "b k"]) -> Iterator[Float[Tensor, "rows vocabulary"]]:
@@ -106,8 +112,8 @@ class Writer:
 class _Words:
     """The last product: how well each word of the vocabulary fits."""
 
-    def __init__(self, model: Transformer) -> None:
-        self._weight, self._bias = model.output.T, model.output_bias
+    def __init__(self, model: Transformer, products: torch.dtype) -> None:
+        self._weight, self._bias, self._products = model.output.T, model.output_bias, products
         self._width = len(model.output)
         self._room = model.output.new_empty(0, self._width)
 
@@ -124,7 +130,8 @@ class _Words:
     @cached_property
     def _panels(self) -> Float[Tensor, "numbers"] | None:
         fits = compiled.multiples([self._width]) and compiled.readable(self._weight, self._bias)
-        return compiled.panels(self._weight) if fits else None
+        even = len(self._weight) % 2 == 0
+        return compiled.panels(self._weight, self._products) if fits and even else None
 
     @cached_property
     def _contiguous(self) -> Float[Tensor, "width vocabulary"]:

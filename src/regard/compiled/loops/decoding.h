@@ -22,7 +22,8 @@ extern "C" void normalize(
 
 /* The weight of a norm, or that of a product in panels, see `multiply_by_panels`. */
 struct Affine {
-    const float *weight, *bias;
+    const void *weight;
+    const float *bias;
 };
 
 /* A block of a decoder, and what it has read. */
@@ -36,7 +37,7 @@ struct Block {
 
 struct Decoder {
     int64_t depth, width, heads, groups, head_width, inner;
-    int64_t norm_first;
+    int64_t norm_first, in_pairs;
     float eps, factor;
     const Block *blocks;
 };
@@ -61,15 +62,17 @@ extern "C" int decode(
     for (int64_t i = 0; i < of->depth; i++) {
         const Block &block = of->blocks[i];
         auto norm = [&](Affine by, float *to) {
-            normalize(rows, width, of->eps, x, by.weight, by.bias, to);
+            normalize(rows, width, of->eps, x, (const float *)by.weight, by.bias, to);
             return to;
         };
         auto product = [&](const float *y, int64_t from, Affine by, int64_t to, bool relu,
                            const float *onto, float *into) {
-            multiply_by_panels(y, rows, from, by.weight, to, {by.bias, relu, onto}, into);
+            Panels panels = {by.weight, of->in_pairs};
+            return multiply_by_panels(y, rows, from, panels, to, {by.bias, relu, onto}, into);
         };
         const float *y = before ? norm(block.attention_norm, normed) : x;
-        product(y, width, block.projections, packed, false, NULL, wide);
+        if (!product(y, width, block.projections, packed, false, NULL, wide))
+            return 1;
         for (int64_t r = 0; r < rows; r++)
             for (int64_t g = 0; g < of->groups; g++) {
                 const float *made = wide + r * packed + width + g * d;
@@ -79,25 +82,26 @@ extern "C" int decode(
         Rows<const float> q = {wide, n * packed, d, packed};
         Rows<const float> k = {block.k.start, block.k.batch, block.k.head, block.k.row};
         Rows<const float> v = {block.v.start, block.v.batch, block.v.head, block.v.row};
-        if (!attend(own, of->factor, q, k, v, *mask, own_out, NULL))
+        if (!attend(own, of->factor, q, k, v, *mask, own_out, NULL)
+            || !product(joined, width, block.combination, width, false, x, x))
             return 1;
-        product(joined, width, block.combination, width, false, x, x);
         if (!before)
             norm(block.attention_norm, x);
 
         y = before ? norm(block.cross_norm, normed) : x;
-        product(y, width, block.queries, width, false, NULL, wide);
         q = {wide, each * width, d, width};
-        if (!attend(cross, of->factor, q, block.memory_k, block.memory_v, *memory_mask, cross_out,
-                    NULL))
+        if (!product(y, width, block.queries, width, false, NULL, wide)
+            || !attend(cross, of->factor, q, block.memory_k, block.memory_v, *memory_mask, cross_out,
+                       NULL)
+            || !product(joined, width, block.cross_combination, width, false, x, x))
             return 1;
-        product(joined, width, block.cross_combination, width, false, x, x);
         if (!before)
             norm(block.cross_norm, x);
 
         y = before ? norm(block.feed_forward_norm, normed) : x;
-        product(y, width, block.in, of->inner, true, NULL, wide);
-        product(wide, of->inner, block.out, width, false, x, x);
+        if (!product(y, width, block.in, of->inner, true, NULL, wide)
+            || !product(wide, of->inner, block.out, width, false, x, x))
+            return 1;
         if (!before)
             norm(block.feed_forward_norm, x);
     }

@@ -16,17 +16,17 @@ template <typename Number> struct Matrix {
 /* So many products are added up at a time: the longer a sum, the more of its last digits are lost. */
 #define AT_ONCE 128
 
-/* ROWS rows of x (…, depth) times WIDE vectors of columns of w (depth, …). */
-template <int ROWS, int WIDE>
+/* ROWS rows of x (…, depth) times WIDE vectors of columns of w (depth, …), of floats or of pairs. */
+template <int ROWS, int WIDE, typename Unit>
 static inline __attribute__((always_inline)) void tile(
-    Matrix<const float> x, int64_t depth, Matrix<const float> w, const Then &then, Matrix<float> y)
+    Matrix<const Unit> x, int64_t depth, Matrix<const Unit> w, const Then &then, Matrix<float> y)
 {
     Vector sums[ROWS][WIDE] = {};
     for (int64_t k = 0; k < depth;) {
         int64_t end = depth - k < AT_ONCE ? depth : k + AT_ONCE;
         Vector some[ROWS][WIDE] = {};
         for (; k < end; k++) {
-            Vector columns[WIDE];
+            decltype(load(w.start)) columns[WIDE];
 #pragma GCC unroll 2
             for (int c = 0; c < WIDE; c++)
                 columns[c] = load(w.start + k * w.row + c * LANES);
@@ -34,7 +34,7 @@ static inline __attribute__((always_inline)) void tile(
             for (int r = 0; r < ROWS; r++)
 #pragma GCC unroll 2
                 for (int c = 0; c < WIDE; c++)
-                    some[r][c] += x.start[r * x.row + k] * columns[c];
+                    some[r][c] = add_product(some[r][c], x.start[r * x.row + k], columns[c]);
         }
 #pragma GCC unroll 12
         for (int r = 0; r < ROWS; r++)
@@ -58,9 +58,9 @@ static inline __attribute__((always_inline)) void tile(
 }
 
 /* All rows of x times WIDE vectors of columns of w. */
-template <int WIDE>
+template <int WIDE, typename Unit>
 static inline void multiply_by_columns(
-    Matrix<const float> x, int64_t rows, int64_t depth, Matrix<const float> w, Then then,
+    Matrix<const Unit> x, int64_t rows, int64_t depth, Matrix<const Unit> w, Then then,
     Matrix<float> y)
 {
 #define TILES(ROWS)                                                                          \
@@ -74,8 +74,9 @@ static inline void multiply_by_columns(
 }
 
 /* All rows of x times one vector of columns of w, or two. */
+template <typename Unit>
 static inline void multiply_by_panel(
-    int wide, Matrix<const float> x, int64_t rows, int64_t depth, Matrix<const float> w,
+    int wide, Matrix<const Unit> x, int64_t rows, int64_t depth, Matrix<const Unit> w,
     const Then &then, Matrix<float> y)
 {
     if (wide == 2)
@@ -103,30 +104,58 @@ static void multiply(
                     store(panel + (k * wide + c) * LANES, load(part.start + k * w.row + c * LANES));
             part = {panel, wide * LANES};
         }
-        multiply_by_panel(wide, x, rows, depth, part, here, {y.start + j, y.row});
+        multiply_by_panel<float>(wide, x, rows, depth, part, here, {y.start + j, y.row});
     }
 }
 
 /* The same of w whose columns lie side by side already: 32 of them, row by row, then the next 32;
  * x and y in one piece.
  */
+template <typename Unit>
 static void multiply_by_panels(
-    const float *x, int64_t rows, int64_t depth, const float *panels, int64_t columns,
+    const Unit *x, int64_t rows, int64_t depth, const Unit *panels, int64_t columns,
     const Then &then, float *y)
 {
     for (int64_t j = 0; j < columns; j += 2 * LANES) {
         int wide = j + LANES < columns ? 2 : 1;
         Then here = {then.bias ? then.bias + j : NULL, then.relu, then.onto ? then.onto + j : NULL};
-        multiply_by_panel(wide, {x, depth}, rows, depth, {panels + j * depth, wide * LANES}, here,
-                          {y + j, columns});
+        multiply_by_panel<Unit>(wide, {x, depth}, rows, depth, {panels + j * depth, wide * LANES},
+                                here, {y + j, columns});
     }
 }
 
-extern "C" void affine_by_panels(
-    int64_t rows, int64_t d, int64_t n, const float *x, const float *panels, const float *bias,
+/* A matrix in panels: of floats, or of pairs, each of which holds two rows of a column. */
+struct Panels {
+    const void *start;
+    int64_t in_pairs;
+};
+
+/* The same of such a matrix, whose depth is even if it is in pairs: then x is rounded to bfloat16
+ * as well. False if there is no memory.
+ */
+static bool multiply_by_panels(
+    const float *x, int64_t rows, int64_t depth, const Panels &panels, int64_t columns,
+    const Then &then, float *y)
+{
+    if (!panels.in_pairs) {
+        multiply_by_panels(x, rows, depth, (const float *)panels.start, columns, then, y);
+        return true;
+    }
+    Pair *pairs = (Pair *)malloc(rows * depth * sizeof(uint16_t));
+    if (!pairs)
+        return false;
+    for (int64_t i = 0; i < rows * depth / 2; i++)
+        pairs[i] = halved(x[2 * i]) | (Pair)halved(x[2 * i + 1]) << 16;
+    multiply_by_panels(pairs, rows, depth / 2, (const Pair *)panels.start, columns, then, y);
+    free(pairs);
+    return true;
+}
+
+extern "C" int affine_by_panels(
+    int64_t rows, int64_t d, int64_t n, const float *x, const Panels *panels, const float *bias,
     float *y)
 {
-    multiply_by_panels(x, rows, d, panels, n, {bias, false, NULL}, y);
+    return !multiply_by_panels(x, rows, d, *panels, n, {bias, false, NULL}, y);
 }
 
 extern "C" int affine(

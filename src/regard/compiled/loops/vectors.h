@@ -11,6 +11,37 @@ static inline Vector load(const float *x) { return *(const AnyVector *)x; }
 static inline void store(float *x, Vector y) { *(AnyVector *)x = y; }
 static inline Vector all(float x) { return x - (Vector){0}; }
 
+/* Two numbers of half the bits, bfloat16, the first in the lower half; and sixteen such pairs. */
+typedef uint32_t Pair;
+typedef Pair Pairs __attribute__((vector_size(LANES * 4)));
+typedef Pair AnyPairs __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+
+static inline Pairs load(const Pair *x) { return *(const AnyPairs *)x; }
+
+/* The sum, and x times each of y added to it. */
+static inline Vector add_product(Vector sum, float x, Vector y) { return sum + x * y; }
+
+/* The same of pairs: both products of each. */
+static inline Vector add_product(Vector sum, Pair x, Pairs y)
+{
+#ifdef __AVX512BF16__
+    return (Vector)_mm512_dpbf16_ps((__m512)sum, (__m512bh)(x - (Pairs){0}), (__m512bh)y);
+#else
+    Pairs both = x - (Pairs){0};
+    sum += (Vector)(both << 16) * (Vector)(y << 16);
+    return sum + (Vector)(both & 0xffff0000u) * (Vector)(y & 0xffff0000u);
+#endif
+}
+
+/* A number in bfloat16, rounded to the nearest; NaN stays NaN. */
+static inline uint16_t halved(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return x == x ? rounded : 0x7fc0;
+}
+
 static inline Vector larger(Vector x, Vector y) { return x > y ? x : y; }
 
 /* e to the power of x, for x <= 0, within 2 units in the last place; 0 below -87, NaN of NaN.
