@@ -2,23 +2,22 @@
 
     python benchmarks/decoding.py --model runs/en-de --source test.en --reference test.de
 
-All three translate the same file with the same beam, length penalty and rule for stopping, from
-text to text with the same tokenizer, each sorted by length and at its own best batch size, in one
-process that keeps freed memory, as `regard translate` does. They take turns; the best of the rounds
-counts.
+All translate the same file with the same beam, length penalty and rule for stopping, from text to
+text with the same tokenizer, each sorted by length and at its own best batch size, in a process of
+its own, as its users do. They take turns; the best of the rounds counts. Each is there in float32
+and, if it can be, in bfloat16, and `generate` also in a process that keeps freed memory, as `regard
+translate` does.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from huggingface import to_huggingface
-from timing import machine
+from timing import Peer, machine, taking_turns
 
 from regard.memory import keep_freed_memory
 from regard.text import Tokenizer, padded, read_lines
@@ -29,21 +28,37 @@ from regard.translate.search import longest
 
 Run = Callable[[int], list[str]]
 """All translations, with a batch size."""
+SENTENCES, SUBWORDS = (16, 32, 64, 128), (4096, 8192, 16384, 32768)
+SIDES: dict[str, tuple[int, ...]] = {
+    "transformers": SENTENCES,
+    "transformers, freed memory kept": SENTENCES,
+    "transformers, bfloat16": SENTENCES,
+    "regard": SUBWORDS,
+    "regard, bfloat16": SUBWORDS,
+    "CTranslate2": SENTENCES,
+    "CTranslate2, bfloat16": SENTENCES,
+}
+"""The batch sizes that each side tries."""
 
 
-def ours(translator: Translator, texts: list[str], beam: int, threads: int) -> Run:
+def ours(given: argparse.Namespace, texts: list[str], precision: str) -> Run:
     """regard; the batch size counts subwords."""
+    translator = Translator.load(given.model, precision=precision)
 
     def run(size: int) -> list[str]:
-        found = translator.translate(texts, Beam(beam), batch=size, threads=threads)
+        found = translator.translate(texts, Beam(given.beam), batch=size, threads=given.threads)
         return [one.text for one in found]
 
     return run
 
 
-def huggingface(translator: Translator, texts: list[str], beam: int) -> Run:
+def huggingface(given: argparse.Namespace, texts: list[str], precision: str) -> Run:
     """transformers; the batch size counts sentences."""
+    from huggingface import to_huggingface
+
+    translator = Translator.load(given.model)
     model, tokenizer = to_huggingface(translator.model), translator.tokenizer
+    model = model.to(getattr(torch, precision))
 
     @torch.inference_mode()
     def run(size: int) -> list[str]:
@@ -52,11 +67,11 @@ def huggingface(translator: Translator, texts: list[str], beam: int) -> Run:
         said: dict[int, list[int]] = {}
         for start in range(0, len(order), size):
             rows = order[start : start + size]
-            given, lengths = padded([[*ids[i], Tokenizer.end] for i in rows])
+            source, lengths = padded([[*ids[i], Tokenizer.end] for i in rows])
             found = model.generate(
-                input_ids=given,
-                attention_mask=(torch.arange(given.shape[1]) < lengths[:, None]).long(),
-                num_beams=beam,
+                input_ids=source,
+                attention_mask=(torch.arange(source.shape[1]) < lengths[:, None]).long(),
+                num_beams=given.beam,
                 do_sample=False,
                 length_penalty=1.0,
                 early_stopping=True,
@@ -69,15 +84,19 @@ def huggingface(translator: Translator, texts: list[str], beam: int) -> Run:
     return run
 
 
-def ctranslate2(translator: Translator, texts: list[str], beam: int, threads: int) -> Run:
-    """CTranslate2 in float32; the batch size counts sentences."""
+def ctranslate2(given: argparse.Namespace, texts: list[str], precision: str) -> Run | None:
+    """CTranslate2; the batch size counts sentences."""
     import ctranslate2
 
+    if precision not in ctranslate2.get_supported_compute_types("cpu"):
+        print(f"CTranslate2 does not compute in {precision} here")
+        return None
+    translator = Translator.load(given.model)
     folder = Path(tempfile.mkdtemp()) / "model"
     export_ctranslate2(translator, folder)
     # Workers of one thread each are faster on small models than one worker of several.
     model = ctranslate2.Translator(
-        str(folder), compute_type="float32", inter_threads=threads, intra_threads=1
+        str(folder), compute_type=precision, inter_threads=given.threads, intra_threads=1
     )
     tokenizer = translator.tokenizer
     numbers = {piece: i for i, piece in enumerate(tokenizer.vocabulary)}
@@ -86,7 +105,7 @@ def ctranslate2(translator: Translator, texts: list[str], beam: int, threads: in
         ids = tokenizer.encode_batch(texts)
         results = model.translate_batch(
             [tokenizer.tokens(row) for row in ids],
-            beam_size=beam,
+            beam_size=given.beam,
             min_decoding_length=0,
             max_decoding_length=longest(max(map(len, ids))),
             max_batch_size=size,
@@ -98,10 +117,23 @@ def ctranslate2(translator: Translator, texts: list[str], beam: int, threads: in
     return run
 
 
-def seconds(run: Run, size: int) -> float:
-    start = time.perf_counter()
-    run(size)
-    return time.perf_counter() - start
+def side(given: argparse.Namespace, texts: list[str]) -> None:
+    """One side in this process; with a file's name behind the batch size, it writes there."""
+    name, *how = given.side.split(", ")
+    if name == "regard" or "freed memory kept" in how:
+        keep_freed_memory()
+    make = {"regard": ours, "transformers": huggingface, "CTranslate2": ctranslate2}[name]
+    run = make(given, texts, "bfloat16" if "bfloat16" in how else "float32")
+    if run is None:
+        return
+
+    def turn(request: str) -> None:
+        size, _, path = request.partition(" ")
+        said = run(int(size))
+        if path:
+            Path(path).write_text("".join(f"{line}\n" for line in said), encoding="utf-8")
+
+    taking_turns(turn)
 
 
 def main() -> None:
@@ -115,34 +147,33 @@ def main() -> None:
     parser.add_argument("--lines", type=int, help="only the first so many")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    keep_freed_memory()
     texts = list(read_lines(given.source))[: given.lines]
-    translator = Translator.load(given.model)
-    runs: dict[str, tuple[Run, tuple[int, ...]]] = {
-        "transformers": (huggingface(translator, texts, given.beam), (16, 32, 64, 128)),
-        "regard": (ours(translator, texts, given.beam, given.threads), (4096, 8192, 16384, 32768)),
-        "CTranslate2": (
-            ctranslate2(translator, texts, given.beam, given.threads),
-            (16, 32, 64, 128),
-        ),
-    }
-    sizes = {}
-    for name, (run, candidates) in runs.items():
-        torch.set_num_threads(given.threads)  # CTranslate2 sets it to that of its workers
-        if not sizes:
-            print(machine())
-        run(candidates[0])
-        times = {size: seconds(run, size) for size in candidates}
+    if given.side:
+        side(given, texts)
+        return
+    print(machine())
+    peers = {name: Peer(name) for name in SIDES}
+    sizes, best = {}, {}
+    for name, peer in peers.items():
+        if peer.turn(SIDES[name][0]) == float("inf"):  # the first turn does not count
+            continue
+        times = {size: peer.turn(size) for size in SIDES[name]}
         sizes[name] = min(times, key=lambda size: times[size])
+        best[name] = times[sizes[name]]
         print(f"{name}: {', '.join(f'{size}: {t:.2f} s' for size, t in times.items())}")
-    best = dict.fromkeys(runs, float("inf"))
     for _ in range(given.rounds):
-        for name, (run, _) in runs.items():
-            torch.set_num_threads(given.threads)
-            best[name] = min(best[name], seconds(run, sizes[name]))
-    said = {name: run(sizes[name]) for name, (run, _) in runs.items()}
+        for name, size in sizes.items():
+            best[name] = min(best[name], peers[name].turn(size))
+    said = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, size in sizes.items():
+            peers[name].turn(f"{size} {folder}/said")
+            said[name] = list(read_lines(f"{folder}/said"))
+    for peer in peers.values():
+        peer.end()
     print(f"\n| beam {given.beam}, {len(texts):,} sentences | batch | seconds | sentences/s | "
           "times as fast as transformers | the same as regard's | BLEU |")  # fmt: skip
     print("|---|---|---|---|---|---|---|")
@@ -152,7 +183,7 @@ def main() -> None:
         if given.reference is not None:
             references = list(read_lines(given.reference))[: given.lines]
             score = f"{bleu(said[name], references, tokenize=given.tokenize).score:.2f}"
-        print(f"| {name} | {sizes[name]} | {taken:.2f} | {len(texts) / taken:.0f} | "
+        print(f"| {name} | {sizes[name]:,} | {taken:.2f} | {len(texts) / taken:.0f} | "
               f"{best['transformers'] / taken:.2f} | {same:.1%} | {score} |")  # fmt: skip
 
 

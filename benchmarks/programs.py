@@ -20,7 +20,10 @@ from pathlib import Path
 from timing import machine
 
 from regard.text import EncodedPairs, Tokenizer
+from regard.translate.precision import PRECISIONS
 
+REGARD = {"torchrun --nproc-per-node 2 -m regard train": 2, "regard train": 1}
+"""How it is started, and how many workers it has then."""
 SIDE = """{type: transformer, num_layers: 4, num_heads: 4, hidden_size: 128, ff_size: 256,
     dropout: 0.3, layer_norm: pre,
     embeddings: {embedding_dim: 128, scale: True, dropout: 0.3}}"""
@@ -92,15 +95,16 @@ def joeynmt(folder: Path, updates: int) -> list[float]:
     return found
 
 
-def regard(run: Path, folder: Path, updates: int, workers: int) -> list[float]:
+def regard(run: Path, folder: Path, updates: int, workers: int, precision: str) -> list[float]:
     """Target tokens a second, as its log says."""
     config = json.loads((run / "config.json").read_text(encoding="utf-8"))["data"]
-    out = folder / f"regard-{workers}"
+    out = folder / f"regard-{workers}-{precision}"
     options = [
         f"--source={config['source']}", f"--target={config['target']}",
         f"--valid-source={config['valid_source']}", f"--valid-target={config['valid_target']}",
         "--preset=tiny", f"--vocabulary={Tokenizer.load(run / 'tokenizer.json').size}",
         f"--max-steps={updates}", "--judge=loss", f"--valid-every={updates}", f"--out={out}",
+        f"--precision={precision}",
     ]  # fmt: skip
     command, environment = [sys.executable], dict(os.environ)
     if workers > 1:
@@ -128,12 +132,13 @@ def main() -> None:
         folder = Path(name)
         write_text(given.run, folder)
         found = {
-            "`torchrun --nproc-per-node 2 -m regard train`": regard(
-                given.run, folder, given.updates, 2
-            ),
-            "`regard train`": regard(given.run, folder, given.updates, 1),
-            "`python -m joeynmt train`": joeynmt(folder, given.updates // 2),
+            f"`{command}`, {precision}": regard(
+                given.run, folder, given.updates, workers, precision
+            )
+            for precision in PRECISIONS
+            for command, workers in REGARD.items()
         }
+        found["`python -m joeynmt train`"] = joeynmt(folder, given.updates // 2)
     best = {side: max(speeds) for side, speeds in found.items()}
     slowest = min(best.values())
     print(f"{machine()}; {given.updates} updates")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import platform
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch
 
@@ -30,6 +33,50 @@ def side_by_side(
                 way()
             best[i] = min(best[i], (time.perf_counter() - start) / repeats[i])
     return best
+
+
+class Peer:
+    """One side in a process of its own, which does one turn whenever it is asked to.
+
+    The process is this program, called with the same options and ``--side``; there `taking_turns`
+    answers.
+    """
+
+    def __init__(self, side: str, *options: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, *sys.argv, "--side", side, *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def turn(self, request: object = "") -> float:
+        """Seconds of one turn; infinitely many if it cannot run."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            print(request, file=self._process.stdin, flush=True)
+        except BrokenPipeError:
+            return float("inf")
+        for line in self._process.stdout:
+            if line.startswith("took"):
+                return float(line.split()[1])
+            print(line, end="")  # such as why it is left out
+        return float("inf")
+
+    def end(self) -> None:
+        with suppress(BrokenPipeError):  # it may never have begun
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+        self._process.wait()
+
+
+def taking_turns(turn: Callable[[str], None]) -> None:
+    """Do a turn for every request that a `Peer` makes, and tell how long it took."""
+    for request in sys.stdin:
+        start = time.perf_counter()
+        turn(request.rstrip("\n"))
+        print(f"took {time.perf_counter() - start}", flush=True)
 
 
 def machine() -> str:

@@ -7,6 +7,7 @@ best turn of each counts; only the two workers are started anew for each round:
 
 - regard, as `regard train` runs it: in one process, and as two workers of one thread (`torchrun`);
 - transformers: a Marian of the same size, trained with plain `cross_entropy`;
+- both with products in bfloat16 as well (``--precision bfloat16``; Marian by autocast);
 - JoeyNMT 2.3, if it can be imported (``pip install --no-deps joeynmt`` and what it imports);
 - the matrix products of regard's step alone, of the same shapes, forwards and backwards.
 
@@ -21,13 +22,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
-from timing import machine
+from timing import Peer, machine, taking_turns
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -35,6 +35,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from regard.memory import keep_freed_memory
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Batch, Batches, EncodedPairs, Tokenizer
+from regard.translate.precision import products_in
 
 DROPOUT, SMOOTHING = 0.3, 0.1
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "addmm_")
@@ -45,13 +46,15 @@ def adam(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), fused=True)
 
 
-def updating(model: nn.Module, loss: Callable[[Batch], Tensor]) -> Step:
+def updating(model: nn.Module, loss: Callable[[Batch], Tensor], precision: str) -> Step:
     """One update: gradient of the loss per token, clipping, Adam."""
     optimizer = adam(model)
 
     def step(batch: Batch) -> None:
         optimizer.zero_grad(set_to_none=True)
-        (loss(batch) / batch.tokens).backward()
+        with products_in(precision):
+            total = loss(batch)
+        (total / batch.tokens).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
 
@@ -77,12 +80,12 @@ class RegardLoss(nn.Module):
         ).total
 
 
-def regard_step(vocabulary: int, preset: str) -> Step:
+def regard_step(vocabulary: int, preset: str, precision: str) -> Step:
     task = RegardLoss(vocabulary, preset)
-    return updating(task, task)
+    return updating(task, task, precision)
 
 
-def marian_step(vocabulary: int) -> Step:
+def marian_step(vocabulary: int, precision: str) -> Step:
     from transformers import MarianConfig, MarianMTModel
 
     config = MarianConfig(
@@ -119,10 +122,10 @@ def marian_step(vocabulary: int) -> Step:
             reduction="sum",
         )
 
-    return updating(model, loss)
+    return updating(model, loss, precision)
 
 
-def joeynmt_step(vocabulary: int) -> Step | None:
+def joeynmt_step(vocabulary: int, precision: str) -> Step | None:
     """JoeyNMT's own model, loss and batch, driven as its `TrainManager._train_step` does."""
     try:
         from joeynmt.batch import Batch as JoeyBatch
@@ -172,7 +175,7 @@ def joeynmt_step(vocabulary: int) -> Step | None:
         found: Tensor = model(return_type="loss", **vars(joey))[0]
         return found
 
-    return updating(model, loss)
+    return updating(model, loss, precision)
 
 
 class Recorder(TorchDispatchMode):
@@ -227,7 +230,7 @@ def worker(given: argparse.Namespace, vocabulary: int, batches: list[Batch]) -> 
     torch.distributed.init_process_group("gloo")
     rank, count = torch.distributed.get_rank(), torch.distributed.get_world_size()
     task = torch.nn.parallel.DistributedDataParallel(RegardLoss(vocabulary, given.preset))
-    step = updating(task, task)
+    step = updating(task, task, given.precision)
     parts, best = [batch.part(rank, count) for batch in batches], float("inf")
     for _ in range(given.turns):
         torch.distributed.barrier()
@@ -244,58 +247,28 @@ def alone(given: argparse.Namespace, vocabulary: int, batches: list[Batch]) -> N
     """One side in this process: a turn for every line that it reads."""
     if given.side in ("regard", "products"):
         keep_freed_memory()
-        step: Step | None = regard_step(vocabulary, given.preset)
+        step: Step | None = regard_step(vocabulary, given.preset, given.precision)
     else:
-        step = {"marian": marian_step, "joeynmt": joeynmt_step}[given.side](vocabulary)
+        make = {"marian": marian_step, "joeynmt": joeynmt_step}[given.side]
+        step = make(vocabulary, given.precision)
     if step is None:
         return
     runs = [lambda batch=batch: step(batch) for batch in batches]  # type: ignore[misc]
     if given.side == "products":
         runs = [products_alone(step, batch) for batch in batches]
-    for _ in sys.stdin:
-        start = time.perf_counter()
+
+    def turn(_: str) -> None:
         for run in runs:
             run()
-        print(f"took {time.perf_counter() - start}", flush=True)
+
+    taking_turns(turn)
 
 
-class Peer:
-    """One side in a process of its own, which does one turn whenever it is asked to."""
-
-    def __init__(self, side: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, *sys.argv[1:], "--side", side],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def turn(self) -> float:
-        """Seconds of one turn; infinitely many if it cannot run."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        try:
-            print(file=self._process.stdin, flush=True)
-        except BrokenPipeError:
-            return float("inf")
-        for line in self._process.stdout:
-            if line.startswith("took"):
-                return float(line.split()[1])
-            print(line, end="")  # such as why it is left out
-        return float("inf")
-
-    def end(self) -> None:
-        with suppress(BrokenPipeError):  # it may never have begun
-            if self._process.stdin is not None:
-                self._process.stdin.close()
-        self._process.wait()
-
-
-def workers() -> float:
+def workers(precision: str) -> float:
     """Seconds of the best turn of two workers."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
-        [*command, "--", __file__, *sys.argv[1:], "--side", "workers"],
+        [*command, "--", *sys.argv, "--side", "workers", "--precision", precision],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -307,11 +280,14 @@ def workers() -> float:
 
 
 SIDES = {
-    "regard": "regard",
-    "workers": "regard, two workers of one thread",
-    "marian": "transformers Marian",
-    "joeynmt": "JoeyNMT",
-    "products": "matrix products alone",
+    ("regard", "float32"): "regard",
+    ("workers", "float32"): "regard, two workers of one thread",
+    ("marian", "float32"): "transformers Marian",
+    ("joeynmt", "float32"): "JoeyNMT",
+    ("products", "float32"): "matrix products alone",
+    ("regard", "bfloat16"): "regard, bfloat16",
+    ("workers", "bfloat16"): "regard, bfloat16, two workers",
+    ("marian", "bfloat16"): "transformers Marian, bfloat16",
 }
 
 
@@ -325,7 +301,9 @@ def main() -> None:
     parser.add_argument("--alone", action="store_true", help="no peers")
     parser.add_argument("--preset", default="tiny", help="another shape, with --alone")
     parser.add_argument("--vocabulary", type=int, help="more subwords than the run has")
-    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    sides = dict.fromkeys(side for side, _ in SIDES)
+    parser.add_argument("--side", choices=sides, help=argparse.SUPPRESS)
+    parser.add_argument("--precision", default="float32", help=argparse.SUPPRESS)
     given = parser.parse_args()
     vocabulary = given.vocabulary or Tokenizer.load(given.run / "tokenizer.json").size
     pairs = EncodedPairs.open(given.run / "data" / "train")
@@ -338,23 +316,30 @@ def main() -> None:
     if given.side:
         alone(given, vocabulary, batches)
         return
-    sides = [side for side in SIDES if not given.alone or side not in ("marian", "joeynmt")]
-    best = dict.fromkeys(sides, float("inf"))
-    peers = {side: Peer(side) for side in sides if side != "workers"}
+    chosen = [
+        (side, precision)
+        for side, precision in SIDES
+        if not given.alone or side not in ("marian", "joeynmt")
+    ]
+    best = dict.fromkeys(chosen, float("inf"))
+    peers = {one: Peer(one[0], "--precision", one[1]) for one in chosen if one[0] != "workers"}
     for _ in range(given.rounds):
-        best["workers"] = min(best["workers"], workers())
-        for side, peer in [*peers.items()] * given.turns:
-            best[side] = min(best[side], peer.turn())
+        for one in chosen:
+            if one not in peers:
+                best[one] = min(best[one], workers(one[1]))
+        for one, peer in [*peers.items()] * given.turns:
+            best[one] = min(best[one], peer.turn())
     for peer in peers.values():
         peer.end()
     tokens = sum(batch.tokens for batch in batches)
+    ours = [one for one in chosen if one[0] in ("regard", "workers")]
     print(f"{machine()}; {len(batches)} batches, {tokens} target tokens, {vocabulary} subwords")
-    print(
-        "\n| | target tokens/s | regard is … times as fast | two workers are |\n|---|---|---|---|"
-    )
-    for side, seconds in best.items():
-        ratios = " | ".join(f"{seconds / best[ours]:.2f}" for ours in ("regard", "workers"))
-        print(f"| {SIDES[side]} | {tokens / seconds:,.0f} | {ratios} |")
+    print("\nHow many times as fast as each is …\n")
+    print(f"| | target tokens/s | {' | '.join(SIDES[one] for one in ours)} |")
+    print(f"|---|---|{'---|' * len(ours)}")
+    for one, seconds in best.items():
+        ratios = " | ".join(f"{seconds / best[our]:.2f}" for our in ours)
+        print(f"| {SIDES[one]} | {tokens / seconds:,.0f} | {ratios} |")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,17 @@ from regard.compiled.building import library
 # The file alone, which needs nothing else of regard.
 ASK = "import runpy, sys; print(runpy.run_path(sys.argv[1])['library']() is not None)"
 needs_compiler = pytest.mark.skipif(library() is None, reason="nothing is compiled here")
+
+
+PRODUCT = """
+import torch
+from regard import compiled
+torch.manual_seed(0)
+x, w = torch.randn(13, 64), torch.randn(64, 48)
+y = compiled.affine_by_panels(x, compiled.panels(w, torch.bfloat16), None, torch.empty(13, 48))
+wanted = x.bfloat16().double() @ w.bfloat16().double()
+print(bool((y - wanted).abs().max() < 1e-4))
+"""
 
 
 def has_loops(**environment: str) -> bool:
@@ -139,3 +151,20 @@ def test_a_compiler_that_cannot_be_understood_is_none(wrong: str, tmp_path: Path
 
 def test_they_can_be_declined() -> None:
     assert not has_loops(REGARD_COMPILED="0")
+
+
+@needs_compiler
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="there is no such instruction here")
+def test_without_an_instruction_for_bfloat16_it_is_the_same(tmp_path: Path) -> None:
+    here = {name: value for name, value in os.environ.items() if name != "REGARD_COMPILED"}
+    compiler = f"{os.environ.get('CXX', 'c++')} -mno-avx512bf16"
+    done = subprocess.run(
+        [sys.executable, "-c", PRODUCT],
+        env={**here, "XDG_CACHE_HOME": str(tmp_path), "CXX": compiler},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=200,
+    )
+    assert done.stdout == "True\n"
+    assert len(list((tmp_path / "regard" / "compiled").iterdir())) == 1  # it was made anew

@@ -214,6 +214,28 @@ def test_short_texts_take_this_way() -> None:
         assert which(x, x, x).endswith("compiled code") is (n == 48)
 
 
+@pytest.mark.parametrize("tracked", [False, True], ids=["", "tracked"])
+def test_short_texts_in_bfloat16_are_computed_in_float32(tracked: bool) -> None:
+    narrow = [drawn(16, 20, 2, 16, seed=i).bfloat16().transpose(1, 2) for i in range(3)]
+    wide = [x.float().requires_grad_(tracked) for x in narrow]
+    narrow = [x.requires_grad_(tracked) for x in narrow]
+    assert which(*narrow).endswith("compiled code")
+    found, wanted = look(*narrow), look(*wide)
+    assert found.output.dtype == torch.bfloat16
+    assert torch.equal(attend(*narrow), found.output)
+    assert torch.equal(found.output, wanted.output.bfloat16())
+    assert torch.equal(found.logsumexp, wanted.logsumexp)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert which(*wide).endswith("compiled code")
+        assert torch.equal(attend(*wide), found.output)
+    if tracked:
+        above = drawn(16, 20, 2, 16, seed=9).transpose(1, 2).bfloat16()
+        ours = torch.autograd.grad(attend(*narrow), narrow, above)
+        theirs = torch.autograd.grad(attend(*wide), wide, above.float())
+        for one, other in zip(ours, theirs, strict=True):
+            assert torch.equal(one, other.bfloat16())
+
+
 def test_texts_do_not_depend_on_each_other() -> None:
     q, k, v = drawn(3, 2, 21, 32), drawn(3, 2, 21, 32, seed=1), drawn(3, 2, 21, 32, seed=2)
     mask = torch.ones(21, 21, dtype=torch.bool).tril()
@@ -289,6 +311,9 @@ def test_a_batch_of_gradients_is_dropped_in_the_same_places() -> None:
 
 def test_only_plain_numbers_are_read() -> None:
     x = drawn(3, 16)
+    assert compiled.readable(x)
+    assert not compiled.readable(x.bfloat16())
+    assert compiled.readable(x.bfloat16(), dtype=torch.bfloat16)  # whoever asks converts it
     assert compiled.usable(1, x, None, torch.nn.Parameter(x, requires_grad=False))
     assert not compiled.usable(1, x.double())
     assert not compiled.usable(1, x.to("meta"))
@@ -378,6 +403,36 @@ def test_products(rows: int, d: int, n: int, biased: bool, seed: int) -> None:
     # The same weights, put side by side beforehand.
     out = torch.empty(rows, n)
     assert torch.equal(compiled.affine_by_panels(x, compiled.panels(w), bias, out), y)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.sampled_from([0, 1, 3, 4, 11, 12, 13, 25, 61]), d=st.sampled_from([2, 6, 64, 300]),
+    n=st.sampled_from([16, 32, 48, 80]), biased=st.booleans(), seed=st.integers(0, 10**6),
+)  # fmt: skip
+def test_products_in_bfloat16(rows: int, d: int, n: int, biased: bool, seed: int) -> None:
+    """Both sides are rounded to it, and the sums are float32."""
+    x, w = drawn(rows, d, seed=seed), drawn(d, n, seed=seed + 1)
+    bias = drawn(n, seed=seed + 2) if biased else None
+    narrow = compiled.panels(w, torch.bfloat16)
+    y = compiled.affine_by_panels(x, narrow, bias, torch.empty(rows, n))
+    wanted = x.bfloat16().double() @ w.bfloat16().double()
+    wanted += 0.0 if bias is None else bias.double()
+    torch.testing.assert_close(y.double(), wanted, atol=1e-5 * d**0.5, rtol=1e-5)
+    for i in range(rows):
+        alone = compiled.affine_by_panels(x[i : i + 1], narrow, bias, torch.empty(1, n))
+        assert torch.equal(alone[0], y[i])
+
+
+def test_rounding_to_bfloat16_is_torchs() -> None:
+    """To the nearest, halves to even; what is not finite stays so."""
+    bits = torch.arange(0x3F7F0000, 0x3F830000, 0x1000, dtype=torch.int32)
+    odd = torch.tensor([0.0, -0.0, 1e-30, 3e38, 3.3961e38, torch.inf, -torch.inf, torch.nan])
+    x = torch.cat((bits.view(torch.float32), odd))
+    wide = torch.stack((x, torch.zeros_like(x)), 1)
+    weight = compiled.panels(torch.tensor([[1.0], [0.0]]).expand(2, 16), torch.bfloat16)
+    y = compiled.affine_by_panels(wide, weight, None, torch.empty(len(x), 16))
+    torch.testing.assert_close(y[:, 0], x.bfloat16().float(), rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize("d", [127, 128, 129, 512, 2048])

@@ -96,6 +96,17 @@ def test_added_to_another_it_is_the_sum() -> None:
     assert torch.equal(Dropout(0.4).eval()(x, onto=onto), onto + x)
 
 
+def test_under_autocast_the_sum_keeps_its_width() -> None:
+    x, onto = torch.randn(7, 16).bfloat16(), torch.randn(7, 16)
+    layer = Dropout(0.3)
+    torch.manual_seed(5)
+    wanted = layer(x.float(), onto=onto)
+    torch.manual_seed(5)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = layer(x, onto=onto)
+    assert torch.equal(found, wanted)
+
+
 def test_only_while_training() -> None:
     x = torch.randn(5, 6)
     before = torch.random.get_rng_state()

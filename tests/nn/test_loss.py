@@ -233,6 +233,30 @@ def test_under_autocast() -> None:
     assert abs(found.total / case.theirs(bias=False) - 1) < 0.01
 
 
+@pytest.mark.parametrize("bias", [False, True], ids=["", "bias"])
+def test_gradients_under_autocast(bias: bool) -> None:
+    """Products are rounded to bfloat16, three digits; gradients come as float32."""
+    case = Case(200, 64, 300, dtype=torch.float32, spread=0.3)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = case.ours(0.1, bias).total
+    exact = case.as_type(torch.float64)
+    wanted = exact.theirs(0.1, bias)
+    assert found.dtype == torch.float32
+    assert 0 < abs(found.item() / wanted.item() - 1) < 1e-3
+    pairs = zip(case.gradients(found, bias), exact.gradients(wanted, bias), strict=True)
+    for one, other in pairs:
+        assert one.dtype == torch.float32
+        assert float((one - other).norm() / other.norm()) < 0.01
+
+
+def test_float16_under_autocast_does_not_overflow() -> None:
+    """Exponentials end far beyond it, so products stay as they are."""
+    case = Case(dtype=torch.float32, spread=3.0)
+    with torch.autocast("cpu", torch.float16):
+        found = case.ours()
+    assert torch.equal(found.total, case.ours().total)
+
+
 # Memory
 
 

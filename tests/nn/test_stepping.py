@@ -265,3 +265,18 @@ def test_a_cache_of_something_else_is_never_trusted() -> None:
         step(Stepper(model_of(**SIZES["compiled"], kv_heads=1).decoder), cache)
         with pytest.raises(RuntimeError):
             step(Stepper(model.decoder), cache)
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+@pytest.mark.skipif(library() is None, reason="nothing is compiled here")
+def test_products_in_bfloat16(place: str) -> None:
+    """As near as autocast is, for the most part nearer: what is added up stays float32."""
+    model = model_of(**SIZES["compiled"], norm_place=place)
+    wanted = written(model, model.decoder, None)
+    found = written(model, Stepper(model.decoder, torch.bfloat16), None)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = written(model, model.decoder, None)
+    for one, other, exact in zip(found, rounded, wanted, strict=True):
+        assert one.dtype == torch.float32
+        wrong, bar = (float((x - exact).square().mean().sqrt()) for x in (one, other))
+        assert 1e-4 < wrong < 1.5 * bar

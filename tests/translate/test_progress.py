@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -152,3 +153,19 @@ def test_a_run_goes_on_without_a_place_for_tensorboard(tmp_path: Path) -> None:
     told.train(FIGURES)
     told.close()
     assert "Going on without TensorBoard, whose files cannot be written: File ex" in file.getvalue()
+
+
+def test_tensorboard_hides_what_a_killed_run_told_beyond_its_checkpoint(tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    for begins, losses in ((0, {50: 5.0, 100: 4.0, 150: 3.0}), (100, {150: 2.0})):
+        told = Progress(tmp_path, quiet=True)
+        told.start(begins, 200)
+        for step, loss in losses.items():
+            told.train({**FIGURES, "step": step, "loss": loss})
+        told.close()
+        time.sleep(1.1)  # files are named by the second
+    board = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    board.Reload()
+    found = {one.step: one.value for one in board.Scalars("train/loss")}
+    assert found == {50: 5.0, 100: 4.0, 150: 2.0}
+    assert len(board.Scalars("train/loss")) == 3

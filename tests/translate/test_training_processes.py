@@ -94,6 +94,13 @@ def test_two_workers_give_the_single_workers_weights(corpus: Any, tmp_path: Path
         if not name.endswith("b_k"):
             assert torch.allclose(one[name], two[name], atol=2e-4), name
     assert "2 workers" in done.stderr
+    logs = [
+        [json.loads(line) for line in (tmp_path / run / "log.jsonl").read_text().splitlines()]
+        for run in ("one", "two")
+    ]
+    for mine, theirs in zip(*logs, strict=True):
+        assert mine["step"] == theirs["step"]
+        assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-4)
 
 
 def test_of_several_workers_one_says_what_is_wrong(corpus: Any, tmp_path: Path) -> None:

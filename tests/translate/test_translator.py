@@ -85,6 +85,27 @@ def test_several_threads_find_the_same(
     assert torch.get_num_threads() == shared
 
 
+def test_a_single_batch_is_shared_out(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One thread would have to do it all, while the others wait."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    sizes: list[int] = []
+
+    def noticed(model: object, sources: list[list[int]], *args: object, **kwargs: object) -> object:
+        sizes.append(len(sources))
+        return search(model, sources, *args, **kwargs)  # type: ignore[arg-type]
+
+    wanted = translator.translate(TEXTS, beam=2)
+    monkeypatch.setattr(module, "search", noticed)
+    for threads, least in ((1, 1), (2, 2)):
+        sizes.clear()
+        assert translator.translate(TEXTS, beam=2, threads=threads) == wanted
+        assert len(sizes) >= least
+        assert max(sizes) <= len(TEXTS) // threads + 1
+    assert translator.translate([""], threads=2)[0].text == ""
+
+
 def test_never_more_threads_than_cores(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,10 +18,8 @@ from typing import Any, get_args, get_type_hints
 
 from regard.errors import FileError, OptionError
 from regard.nn.config import PRESETS, TransformerConfig
+from regard.translate.precision import PRECISIONS
 from regard.translate.scoring import TOKENIZERS
-
-PRECISIONS = ("float32", "bfloat16")
-"""The numbers that are multiplied."""
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class Progress:
         for line in self._rewind(step):
             if line["kind"] == "valid" and "averaged" not in line:
                 self._remember(line)
-        self._open_board()
+        self._open_board(step)
         self._began = time.monotonic()
         if self.console.is_terminal and not self.console.is_dumb_terminal and not self.quiet:
             self._bar = Bar(
@@ -163,8 +163,8 @@ class Progress:
             except OSError as error:
                 self._leave_board(error)
 
-    def _open_board(self) -> None:
-        """Begin to tell TensorBoard as well, if that is installed."""
+    def _open_board(self, step: int) -> None:
+        """Begin to tell TensorBoard as well, if that is installed, behind an update."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -172,7 +172,8 @@ class Progress:
         except ImportError:
             return
         try:
-            self._board = SummaryWriter(self.folder / "tensorboard")
+            again = step + 1 if step else None  # what was told of this and later ones is hidden
+            self._board = SummaryWriter(self.folder / "tensorboard", purge_step=again)
         except OSError as error:
             self._leave_board(error)
 

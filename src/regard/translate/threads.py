@@ -13,17 +13,22 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+def useful(threads: int) -> int:
+    """So many of the threads as there are cores: more would only wait for one another."""
+    return min(threads, os.cpu_count() or 1)
+
+
 def in_threads(work: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
     """What the work makes of each item, in their order, with so many at once.
 
     Each thread computes alone: torch shares out none of its operations, which are too small to be
-    worth it. More threads than cores would only wait for one another, so there are never more. With
-    one thread, or one item, nothing is different from a plain loop.
+    worth it. There are never more than are `useful`. With one thread, or one item, nothing is
+    different from a plain loop.
 
     >>> in_threads(lambda n: n * n, range(5), 2)
     [0, 1, 4, 9, 16]
     """
-    threads = min(threads, len(items), os.cpu_count() or 1)
+    threads = min(useful(threads), len(items))
     if threads < 2 or torch.is_autocast_enabled("cpu"):  # which is for one thread only
         return [work(item) for item in items]
     shared = torch.get_num_threads()

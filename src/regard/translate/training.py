@@ -39,6 +39,7 @@ from regard.translate.config import RunConfig, TrainingConfig
 from regard.translate.locking import locked
 from regard.translate.measuring import can_have_bleu, loss_of, measure
 from regard.translate.model_files import load_model, save_model
+from regard.translate.precision import bfloat16_pays, products_in
 from regard.translate.preparing import Prepared, open_prepared
 from regard.translate.progress import Progress, clock_words
 from regard.translate.settling import check_place, learn_only, settle, settled
@@ -73,12 +74,11 @@ class _Loss(nn.Module):
 
     def __init__(self, model: Transformer, training: TrainingConfig) -> None:
         super().__init__()
-        self.model, self.smoothing = model, training.smoothing
-        self.narrow = training.precision == "bfloat16"
+        self.model, self.how = model, training
 
     def forward(self, batch: Batch) -> Loss:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.narrow):
-            return loss_of(self.model, batch, self.smoothing)
+        with products_in(self.how.precision):
+            return loss_of(self.model, batch, self.how.smoothing)
 
 
 @dataclass
@@ -233,6 +233,9 @@ class _Run:
             clock.part_tokens += part.tokens
 
     def _tell(self, end: int) -> None:
+        clock = self.clock
+        sums = self.workers.together((clock.part_tokens, clock.loss, clock.likelihood))
+        clock.part_tokens, clock.loss, clock.likelihood = int(sums[0]), sums[1], sums[2]
         if self.workers.first:
             self.progress.train(self._figures(self.clock, end))
             self.progress.show(self._figures(self.clock_before + self.clock, end))
@@ -374,6 +377,11 @@ class _Run:
             f"{counted(self.workers.count, 'worker')} of "
             f"{counted(torch.get_num_threads(), 'thread')}."
         )
+        if self.config.training.precision == "bfloat16" and not bfloat16_pays():
+            self.progress.say(
+                "This processor multiplies no faster in bfloat16: with another --out, --precision "
+                "float32 is quicker."
+            )
 
     def _try_some(self) -> float:
         """Seconds for one batch, by trying a few; they leave no trace."""
@@ -417,7 +425,7 @@ class _Clock:
     seconds: float = 0.0
     tokens: int = 0
     part_tokens: int = 0
-    """Those of this worker."""
+    """Those of this worker, as loss and likelihood are; of all, once it has been told."""
     loss: float = 0.0
     likelihood: float = 0.0
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 
 from regard.errors import FileError, OptionError
@@ -22,12 +21,12 @@ from regard.translate.alignment import (
     attention_to_source,
     written_spans,
 )
-from regard.translate.config import PRECISIONS
 from regard.translate.model_files import TOKENIZER, bundled, load_trained
+from regard.translate.precision import PRECISIONS, products_in
 from regard.translate.search import Hypothesis, search
 from regard.translate.splitting import split
 from regard.translate.strategies import Beam, Strategy, check_n_best, check_whole
-from regard.translate.threads import in_threads
+from regard.translate.threads import in_threads, useful
 
 BATCH = 8192
 """Subwords in a batch: sentences × the longest of them × sequences of each that are written."""
@@ -262,12 +261,14 @@ class Translator:
     ) -> list[list[Hypothesis]]:
         """What is found for each source, searched in batches of like length."""
         side_by_side = how.size if isinstance(how, Beam) else n_best
-        batches = list(_batches([(len(ids) + 1) * side_by_side for ids in sources], batch))
+        lengths = [(len(ids) + 1) * side_by_side for ids in sources]
+        each = -(-len(lengths) // useful(threads))  # so that no thread is left without a batch
+        batches = list(_batches(lengths, min(batch, each * max(lengths, default=0))))
 
         def searched(rows: list[int]) -> list[list[Hypothesis]]:
             chosen = [sources[row] for row in rows]
             drawn = [numbers[row] for row in rows]
-            with self._products():  # which is for one thread only
+            with products_in(self.precision, self.model.output.device):
                 return search(self.model, chosen, how, n_best=n_best, numbers=drawn)
 
         with evaluating(self.model):
@@ -277,12 +278,6 @@ class Translator:
                 for pair in zip(rows, said, strict=True)
             )
         return [found[row] for row in range(len(sources))]
-
-    def _products(self) -> AbstractContextManager[object]:
-        """A context in which products are in the precision that was asked for."""
-        if self.precision == "float32":
-            return nullcontext()
-        return torch.autocast(self.model.output.device.type, torch.bfloat16)
 
     def _joined(self, source: str, parts: list[list[_Part]], power: float) -> Translation:
         """A text's translation, of which each part has its n best."""

@@ -10,7 +10,7 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -76,6 +76,14 @@ class Workers:
         shared = torch.tensor(value, dtype=torch.float64)
         torch.distributed.broadcast(shared, 0)
         return shared.item()
+
+    def together(self, values: Sequence[float]) -> list[float]:
+        """The sum of each over all workers."""
+        if self.count == 1:
+            return list(values)
+        shared = torch.tensor(values, dtype=torch.float64)
+        torch.distributed.all_reduce(shared)
+        return shared.tolist()
 
 
 def _said_once(error: BaseException, store: torch.distributed.Store) -> BaseException:

@@ -129,9 +129,12 @@ class _Words:
 
     @cached_property
     def _panels(self) -> Float[Tensor, "numbers"] | None:
-        fits = compiled.multiples([self._width]) and compiled.readable(self._weight, self._bias)
-        even = len(self._weight) % 2 == 0
-        return compiled.panels(self._weight, self._products) if fits and even else None
+        fits = (
+            compiled.multiples([self._width])
+            and (self._products == torch.float32 or len(self._weight) % 2 == 0)
+            and compiled.readable(self._weight, self._bias)
+        )
+        return compiled.panels(self._weight, self._products) if fits else None
 
     @cached_property
     def _contiguous(self) -> Float[Tensor, "width vocabulary"]:
