@@ -313,7 +313,7 @@ def test_only_plain_numbers_are_read() -> None:
     x = drawn(3, 16)
     assert compiled.readable(x)
     assert not compiled.readable(x.bfloat16())
-    assert compiled.readable(x.bfloat16(), dtype=torch.bfloat16)  # whoever asks converts it
+    assert compiled.readable(x.bfloat16(), dtypes=(torch.bfloat16,))  # whoever asks converts it
     assert compiled.usable(1, x, None, torch.nn.Parameter(x, requires_grad=False))
     assert not compiled.usable(1, x.double())
     assert not compiled.usable(1, x.to("meta"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -280,3 +281,20 @@ def test_products_in_bfloat16(place: str) -> None:
         assert one.dtype == torch.float32
         wrong, bar = (float((x - exact).square().mean().sqrt()) for x in (one, other))
         assert 1e-4 < wrong < 1.5 * bar
+
+
+@pytest.mark.parametrize("beside", [1, 20])
+@pytest.mark.skipif(library() is None, reason="nothing is compiled here")
+def test_products_in_bfloat16_are_the_same_however_it_runs(beside: int) -> None:
+    """In one piece, layer by layer for whoever watches, and beside too many sequences for it."""
+    model = model_of(**SIZES["compiled"])
+    memory, x = torch.randn(3, 6, 64), torch.randn(3, beside, 64)
+    found = []
+    for watching in (False, True):
+        step, cache = Stepper(model.decoder, torch.bfloat16), model.cache()
+        context = regard.watch(model) if watching else nullcontext()
+        with torch.no_grad(), context:
+            for _ in range(3):
+                y = step(x, memory, mask=causal, memory_mask=None, cache=cache)
+        found.append(y)
+    assert torch.equal(*found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +12,13 @@ from safetensors.torch import load_file
 
 from regard.compiled.building import library
 from regard.errors import OptionError
+from regard.lens import watch
 from regard.nn import Transformer
 from regard.translate import Beam, Greedy, RunConfig, TrainingConfig, Translator, train
 from regard.translate import training as module
 from regard.translate.precision import products_in
 from regard.translate.progress import Progress
+from regard.translate.search import search
 from regard.translate.writing import Writer
 
 
@@ -151,3 +154,40 @@ def test_a_model_too_narrow_to_be_compiled(tmp_path: Path) -> None:
     exact = Translator(model, pocket.tokenizer)
     (one,), (other,) = (each.translate(["The dog runs ."], beam=2) for each in (quick, exact))
     assert abs(one.log_probability - other.log_probability) < 0.5
+
+
+def scores(translator: Translator, texts: list[str], threads: int = 1) -> list[float]:
+    found = translator.translate(texts, beam=3, threads=threads)
+    return [one.log_probability for one in found]
+
+
+def test_looking_changes_nothing(pocket: Translator) -> None:
+    quick = Translator(pocket.model, pocket.tokenizer, precision="bfloat16")
+    wanted = scores(quick, TEXTS)
+    assert wanted != scores(pocket, TEXTS)
+    with watch(quick.model) as seen:
+        found = scores(quick, TEXTS)
+    assert found == wanted
+    assert any("decoder" in name for name in seen.layers())
+
+
+@pytest.mark.skipif(library() is None, reason="nothing is compiled here")
+def test_torchs_threads_change_nothing_where_it_writes(pocket: Translator) -> None:
+    before = torch.get_num_threads()
+    sources, memory = [[5, 6, 7]] * 40, torch.randn(40, 4, pocket.model.config.width)
+    found = []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            with products_in("bfloat16"):
+                found.append(search(pocket.model, sources, Beam(5), most=4, memory=memory))
+    finally:
+        torch.set_num_threads(before)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_models_of_other_dtypes_are_told(pocket: Translator, dtype: torch.dtype) -> None:
+    model = copy.deepcopy(pocket.model).to(dtype)
+    with pytest.raises(OptionError, match=r"is for models of float32, this one is torch\.float"):
+        Translator(model, pocket.tokenizer, precision="bfloat16")

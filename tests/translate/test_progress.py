@@ -157,7 +157,8 @@ def test_a_run_goes_on_without_a_place_for_tensorboard(tmp_path: Path) -> None:
 
 def test_tensorboard_hides_what_a_killed_run_told_beyond_its_checkpoint(tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    for begins, losses in ((0, {50: 5.0, 100: 4.0, 150: 3.0}), (100, {150: 2.0})):
+    runs = ((0, {70: 9.0}), (0, {50: 5.0, 100: 4.0, 150: 3.0}), (100, {150: 2.0}))
+    for begins, losses in runs:
         told = Progress(tmp_path, quiet=True)
         told.start(begins, 200)
         for step, loss in losses.items():

@@ -286,11 +286,10 @@ def autocasts(device: torch.device) -> bool:
 def product_dtype(x: Tensor) -> torch.dtype:
     """That in which x is to be multiplied with weights: bfloat16 if autocast says so, else its own.
 
-    Not float16, which ends before exponentials do.
+    Not float16, which ends before exponentials do; and autocast leaves float64 alone.
     """
-    kind = x.device.type
-    narrow = autocasts(x.device) and torch.get_autocast_dtype(kind) == torch.bfloat16
-    return torch.bfloat16 if narrow else x.dtype
+    narrow = autocasts(x.device) and torch.get_autocast_dtype(x.device.type) == torch.bfloat16
+    return torch.bfloat16 if narrow and x.dtype != torch.float64 else x.dtype
 
 
 _AS_IT_IS = nullcontext()

@@ -67,7 +67,7 @@ def prepare(
     q4, k4, v4 = (_with_heads(x) for x in (q, k, v))
     _check_axes(caller, (q, k, v), q4, k4, v4, how)
     lead, (q4, k4, v4) = _one_batch_axis(caller, (q, k, v), q4, k4, v4)
-    if autocasts(q.device):
+    if autocasts(q.device) and q.dtype != torch.float64:  # which autocast leaves alone
         q4, k4, v4 = (x.to(torch.get_autocast_dtype(q.device.type)) for x in (q4, k4, v4))
     heads = q4.shape[1]
     if mask is not None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard import compiled
 from regard.attention._again import gradients
-from regard.attention._call import Call, unreadable
+from regard.attention._call import Call, exactly, unreadable
 
 SHORT = 48
 """So many words are a short text; from 64 on, the fused operation is as fast. And what is in one
@@ -34,8 +34,7 @@ def possible(call: Call) -> bool:
         and (call.needs_grad or not call.in_one_piece)
         and (call.mask is None or not unreadable(*call.mask.held()))
         and compiled.multiples((call.q.shape[3], call.v.shape[3]))
-        and call.q.dtype in (torch.float32, torch.bfloat16)
-        and compiled.readable(call.q, call.k, call.v, dtype=call.q.dtype)
+        and compiled.readable(call.q, call.k, call.v, dtypes=(torch.float32, torch.bfloat16))
     )
 
 
@@ -65,8 +64,9 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, mask = ctx.saved_tensors
-        if torch.is_grad_enabled() or not compiled.readable(grad):
-            grads = gradients(q, k, v, ctx.factor, grad, mask=mask)
-        else:
-            grads = compiled.attend_short_backwards(q, k, v, ctx.factor, mask, grad)
+        with exactly(grad.device):
+            if torch.is_grad_enabled() or not compiled.readable(grad):
+                grads = gradients(q, k, v, ctx.factor, grad, mask=mask)
+            else:
+                grads = compiled.attend_short_backwards(q, k, v, ctx.factor, mask, grad)
         return None, None, *grads

@@ -185,13 +185,13 @@ def _compute(call: Call, kernel: str, logsumexp: bool) -> Result:
         raise OptionError(
             f"{call.caller}: kernel={kernel!r} is unknown, expected {', '.join(map(repr, KERNELS))}"
         )
-    if kernel == "fused" and (reason := fused.why_not(call)) is not None:
-        raise OptionError(
-            f"{call.caller}: kernel='fused' cannot do this call: {reason}; use 'auto'"
-        )
     with exactly(call.q.device):
         if kernel == "auto":
             kernel, _ = _choose(call)
+        elif kernel == "fused" and (reason := fused.why_not(call)) is not None:
+            raise OptionError(
+                f"{call.caller}: kernel='fused' cannot do this call: {reason}; use 'auto'"
+            )
         if kernel == "reference":
             return reference.run(call)
         return fused.run(call) if kernel == "fused" else blocked.run(call, logsumexp)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -48,12 +48,11 @@ class Sizes(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_int64) for name in ("b", "h", "g", "n", "m", "d", "e"))
 
 
-def readable(*tensors: Tensor | None, dtype: torch.dtype = torch.float32) -> bool:
+def readable(*tensors: Tensor | None, dtypes: Sequence[torch.dtype] = (torch.float32,)) -> bool:
     """Whether there are compiled loops, and they can read these tensors as numbers in memory.
 
     Not tensors that only stand for numbers, nor while PyTorch writes down what is done with them,
-    for it would not see it. Another dtype than float32 is that of tensors which are converted
-    first.
+    for it would not see it. Of other `dtypes` are tensors that are converted first.
     """
     if torch.compiler.is_compiling():
         return False  # before anything that it cannot trace
@@ -63,7 +62,7 @@ def readable(*tensors: Tensor | None, dtype: torch.dtype = torch.float32) -> boo
     for x in tensors:
         if x is not None and (
             (type(x) is not Tensor and type(x) is not nn.Parameter)
-            or x.dtype is not dtype
+            or x.dtype not in dtypes
             or x.layout is not torch.strided
             or not x.is_cpu
             or x.is_neg()

@@ -77,7 +77,8 @@ class _Drop(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         passed = grad if ctx.added else None
         if ctx.seed is not None:
-            plainly = compiled.readable(grad) and not torch.is_grad_enabled()
+            with exactly(grad.device):
+                plainly = compiled.readable(grad) and not torch.is_grad_enabled()
             y = compiled.drop(
                 grad if plainly else torch.ones(ctx.shape), None, ctx.seed, ctx.dropped, LEVELS
             )

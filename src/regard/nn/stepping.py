@@ -19,6 +19,7 @@ from regard.attention._call import Call, autocasts
 from regard.attention.operation import computed, watched
 from regard.attention.scores import NAMED
 from regard.compiled import DecoderStep, Weights, multiples, usable
+from regard.nn._affine import products_of
 from regard.nn._norm import LayerNorm
 from regard.nn.blocks import Block, FeedForward
 from regard.nn.cache import BlockCache, Cache
@@ -34,8 +35,8 @@ Pair = tuple[Tensor, Tensor]
 class Stepper:
     """A decoder, called as it is itself, with a cache. Its weights must not change meanwhile.
 
-    `products` may be bfloat16: then compiled code multiplies with weights in it, and the numbers
-    are as near as that is; what is not compiled takes no notice.
+    `products` may be bfloat16: then decoders that can be compiled in one piece multiply with
+    weights in it, watched or not, and others take no notice.
     """
 
     def __init__(self, decoder: Decoder, products: torch.dtype = torch.float32) -> None:
@@ -45,6 +46,7 @@ class Stepper:
         self._short = all(map(_plain, decoder.blocks)) and not hooked and not decoder.training
         self._packed = [block.attention._packed() for block in self._blocks]
         self._compiled = _compiled(self._blocks, self._packed, products) if self._short else None
+        self._products = torch.float32 if self._compiled is None else products
         self._given: tuple[Mask | None, int, torch.Size] = (None, 0, torch.Size())
         self._written_out: Mask | None = None
 
@@ -58,6 +60,12 @@ class Stepper:
         cache: Cache,
     ) -> Float[Tensor, "b n width"]:
         """What the decoder makes of x; see `Decoder.forward`."""
+        with products_of(self._products):
+            return self._run(x, memory, mask, memory_mask, cache)
+
+    def _run(
+        self, x: Tensor, memory: Tensor, mask: Mask, memory_mask: Mask | None, cache: Cache
+    ) -> Tensor:
         if not self._short or watched() or _followed() or autocasts(x.device):
             return self._decoder(  # type: ignore[no-any-return]
                 x, memory, mask=mask, memory_mask=memory_mask, cache=cache

@@ -172,8 +172,10 @@ class Progress:
         except ImportError:
             return
         try:
-            again = step + 1 if step else None  # what was told of this and later ones is hidden
-            self._board = SummaryWriter(self.folder / "tensorboard", purge_step=again)
+            place = self.folder / "tensorboard"
+            # What it knows of this update and later ones is hidden.
+            again = step + 1 if place.exists() else None
+            self._board = SummaryWriter(place, purge_step=again)
         except OSError as error:
             self._leave_board(error)
 

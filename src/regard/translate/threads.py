@@ -9,12 +9,20 @@ from typing import TypeVar
 
 import torch
 
+from regard.attention.operation import watched
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def useful(threads: int) -> int:
-    """So many of the threads as there are cores: more would only wait for one another."""
+    """How many of the threads would help.
+
+    At most one a core: more would only wait for one another. One alone while somebody watches or
+    cuts, and under the caller's autocast: neither reaches into other threads.
+    """
+    if torch.is_autocast_enabled("cpu") or watched():
+        return 1
     return min(threads, os.cpu_count() or 1)
 
 
@@ -29,7 +37,7 @@ def in_threads(work: Callable[[Item], Result], items: Sequence[Item], threads: i
     [0, 1, 4, 9, 16]
     """
     threads = min(useful(threads), len(items))
-    if threads < 2 or torch.is_autocast_enabled("cpu"):  # which is for one thread only
+    if threads < 2:
         return [work(item) for item in items]
     shared = torch.get_num_threads()
     try:

@@ -234,7 +234,7 @@ class _Run:
 
     def _tell(self, end: int) -> None:
         clock = self.clock
-        sums = self.workers.together((clock.part_tokens, clock.loss, clock.likelihood))
+        sums = self.workers.together((float(clock.part_tokens), clock.loss, clock.likelihood))
         clock.part_tokens, clock.loss, clock.likelihood = int(sums[0]), sums[1], sums[2]
         if self.workers.first:
             self.progress.train(self._figures(self.clock, end))

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from regard.errors import FileError, OptionError
@@ -105,6 +106,11 @@ class Translator:
                 f"Translator: the tokenizer has {tokenizer.size:,} subwords but the model "
                 f"{model.config.vocabulary:,}; use the tokenizer that it was trained with"
             )
+        if precision != "float32" and model.output.dtype not in (torch.float32, torch.bfloat16):
+            raise OptionError(
+                f"Translator: precision={precision!r} is for models of float32, this one is "
+                f"{model.output.dtype}; use model.float()"
+            )
         self.model, self.tokenizer, self.precision = model, tokenizer, precision
         most = model.config.max_length - 1  # its end needs a place as well
         if longest is not None:
@@ -147,8 +153,7 @@ class Translator:
             n_best: how many to find of each; all but the best are its `alternatives`.
             batch: subwords in a batch: sentences × the longest of them × sequences of each.
             threads: search so many batches at once, each by one thread alone, at most one a core.
-                That is faster than one batch by all; but `watch` and `cut` see only what their own
-                thread does.
+                That is faster than one batch by all. While somebody watches or cuts, it is one.
             first: the number of the first text, of those that are drawn by one seed.
         """
         how, texts = _strategy(how, beam), _listed(texts)
@@ -262,8 +267,8 @@ class Translator:
         """What is found for each source, searched in batches of like length."""
         side_by_side = how.size if isinstance(how, Beam) else n_best
         lengths = [(len(ids) + 1) * side_by_side for ids in sources]
-        each = -(-len(lengths) // useful(threads))  # so that no thread is left without a batch
-        batches = list(_batches(lengths, min(batch, each * max(lengths, default=0))))
+        each = -(-len(lengths) // useful(threads))  # so that all threads have something to do
+        batches = list(_batches(lengths, batch, each))
 
         def searched(rows: list[int]) -> list[list[Hypothesis]]:
             chosen = [sources[row] for row in rows]
@@ -331,12 +336,13 @@ def _listed(texts: object) -> list[str]:
     return listed
 
 
-def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Numbers of sentences of like length, the longest first: as many as the budget allows."""
+def _batches(lengths: Sequence[int], budget: int, most: int | None = None) -> Iterator[list[int]]:
+    """Numbers of sentences of like length, the longest first: as many as the budget allows, and
+    never more than `most`."""
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     start = 0
     while start < len(order):
-        count = max(1, budget // lengths[order[start]])
+        count = min(max(1, budget // lengths[order[start]]), most or len(order))
         yield order[start : start + count]
         start += count
 

@@ -3,8 +3,9 @@
 Keys and values are kept: those of the source are computed once per sentence and shared by all its
 sequences, those of the words written so far grow by one with each step.
 
-Under bfloat16's autocast the encoder is in it, and so are the products with weights in compiled
-code: nearly all of the arithmetic.
+Under bfloat16's autocast the encoder is in it, and so are the products of the vocabulary and of a
+decoder that can be compiled (of the paper's kind: layer norm, relu, positions added to words):
+nearly all of the arithmetic. Other decoders stay float32.
 """
 
 from __future__ import annotations
@@ -122,7 +123,8 @@ class _Words:
         if len(self._room) < len(hidden):
             self._room = self._room.new_empty(len(hidden), self._width)
         logits = self._room[: len(hidden)]
-        if self._panels is not None and compiled.usable(hidden.numel() * self._width, hidden):
+        work = 0 if self._products == torch.bfloat16 else hidden.numel() * self._width
+        if self._panels is not None and compiled.usable(work, hidden):
             return compiled.affine_by_panels(hidden, self._panels, self._bias, logits)
         torch.mm(hidden, self._contiguous, out=logits)
         return logits if self._bias is None else logits.add_(self._bias)
