@@ -156,11 +156,11 @@ def main() -> None:
         return
     print(machine())
     peers = {name: Peer(name) for name in SIDES}
+    # The first turn of each does not count; those that cannot run are left out.
+    able = [name for name, peer in peers.items() if peer.turn(SIDES[name][0]) < float("inf")]
     sizes, best = {}, {}
-    for name, peer in peers.items():
-        if peer.turn(SIDES[name][0]) == float("inf"):  # the first turn does not count
-            continue
-        times = {size: peer.turn(size) for size in SIDES[name]}
+    for name in able:
+        times = {size: peers[name].turn(size) for size in SIDES[name]}
         sizes[name] = min(times, key=lambda size: times[size])
         best[name] = times[sizes[name]]
         print(f"{name}: {', '.join(f'{size}: {t:.2f} s' for size, t in times.items())}")

@@ -80,8 +80,8 @@ class TrainingConfig:
     init_from: str | Path = ""
     """Start from the weights and subwords of this model's folder: fine-tuning."""
     precision: str = "float32"
-    """In which numbers are multiplied; weights and sums stay float32. bfloat16 is about twice as
-    fast on processors that have it (AVX-512 BF16, AMX), and validates in float32 all the same."""
+    """Of products: float32, or bfloat16, which processors with AVX-512 BF16 or AMX compute about
+    twice as fast; weights, the sums between layers and the validation are float32 all the same."""
     learns: str = ""
     """With `init_from`, the parts that learn, by their names: "encoder.blocks.3 encoder.norm".
     The others stay as they are, to the last bit; all learn, if not said."""

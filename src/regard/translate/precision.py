@@ -1,8 +1,9 @@
 """In which numbers products are computed: float32, or bfloat16, of which some processors do twice
 as many (those with AVX-512 BF16 or AMX).
 
-Weights, sums, norms and probabilities stay float32. bfloat16 has eight bits of precision, and
-reaches as far as float32: nothing needs to be scaled for it.
+Products, attention's among them, are rounded to it; weights, the sums between layers, norms and
+what becomes of logits stay float32. bfloat16 has eight bits of precision, and reaches as far as
+float32: nothing needs to be scaled for it.
 """
 
 from __future__ import annotations

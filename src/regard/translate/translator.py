@@ -85,8 +85,8 @@ class Translator:
         model: a `regard.nn.Transformer`.
         tokenizer: the one that it was trained with.
         longest: texts of more subwords are split at sentence ends, and translated piece by piece.
-        precision: ``"float32"``, or ``"bfloat16"``, in which processors that have it multiply about
-            twice as fast; sums and probabilities are float32 all the same.
+        precision: of products with weights: ``"float32"``, or ``"bfloat16"``, in which processors
+            that have it multiply about twice as fast; see `regard.translate.writing`.
     """
 
     def __init__(
