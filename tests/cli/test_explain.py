@@ -114,6 +114,17 @@ def test_a_word_of_a_long_text(run: Run, tmp_path: Path) -> None:
     assert sum(line.split()[-1] == "·" for line in whole.splitlines()) == 100 - 64  # not cut
 
 
+def test_whoever_waits_at_a_terminal_sees_how_far_it_is(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    explain(TEXT, "it", str(model))
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")  # so that rich takes it for a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    explain(TEXT, "it", str(model))
+    assert "cutting links" in capsys.readouterr().err
+
+
 def test_many_texts(run: Run, tmp_path: Path) -> None:
     items = [{"text": TEXT, "word": "it"}, {"text": "The bat hit the ball.", "word": "bat"}]
     lines = "".join(json.dumps(item) + "\n" for item in items)

@@ -245,6 +245,9 @@ def test_only_so_many_links_are_cut(lens: Lens) -> None:
     assert None in json.loads(e.to_json())["scores"]["knockout"]
     with pytest.raises(OptionError, match="most=0, expected 1 or more"):
         lens.explain(TEXT, "it", most=0)
+    told: list[tuple[int, int]] = []
+    lens.explain(TEXT, "it", most=4, progress=lambda done, of: told.append((done, of)))
+    assert told[-1] == (4, 4)
     for n in (0, -1):
         with pytest.raises(OptionError, match=f"top: n={n}, expected 1 or more"):
             e.top(n=n)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import typer
 from rich.console import Console
-from rich.progress import track
+from rich.progress import Progress, track
 
 from regard.errors import FileError, OptionError, WordError
 from regard.lens import Explanation, Lens
@@ -83,7 +84,8 @@ def explain(
     if word is None:
         _summary(lens, text or "", tokens, top, json_, [html, svg, png, method, layer, head])
         return
-    found = lens.explain(text or "", word, tokens=tokens)
+    with _waiting() as progress:
+        found = lens.explain(text or "", word, tokens=tokens, progress=progress)
     if top is None and len(found.names) > LONG:
         top = SHOWN
     if json_:
@@ -96,6 +98,15 @@ def explain(
         print(found.table(top))
         print(f"\n{_bars(found, found.scores('knockout'), top, 'knockout')}")
     _pictures(found, html, svg, png)
+
+
+@contextmanager
+def _waiting() -> Iterator[Callable[[int, int], None]]:
+    """A line that moves for somebody who waits at a terminal, and is gone in the end."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("cutting links", total=None)
+        yield lambda done, of: bar.update(task, completed=done, total=of)
 
 
 def _refuse(option: str, others: Mapping[str, object]) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.lens._numbers import whole
 from regard.lens._subject import Reading, Subject, speaks
 from regard.lens.explanation import Effect, Explanation, shared
-from regard.lens.knocking import Link, knock, say_without
+from regard.lens.knocking import Link, Progress, knock, say_without
 from regard.lens.measures import Feeds, foremost, measure
 from regard.lens.watching import watch
 
@@ -23,7 +23,12 @@ TRIED = 3
 
 
 def explained(
-    subject: Subject, reading: Reading, word: int, most: int, also: Sequence[int] = ()
+    subject: Subject,
+    reading: Reading,
+    word: int,
+    most: int,
+    also: Sequence[int] = (),
+    progress: Progress = lambda done, of: None,
 ) -> Explanation:
     """The explanation of a word, given by its number; see `Lens.explain`.
 
@@ -39,7 +44,7 @@ def explained(
     ranked = [found.attention.mean((0, 1)), found.norm_of_layers.mean(0), found.rollout]
     tried = sorted({*foremost(ranked, range(len(words)), most), *also})
     links = {i: Link(here, tuple(words.tokens_of(i))) for i in tried}
-    changes = knock(subject, reading, list(links.values()), said)
+    changes = knock(subject, reading, list(links.values()), said, progress)
     there = {i: link for i, link in links.items() if found.attention[..., i].max() > 0}
     probability = None if changes.said is None else _spread(changes.said, links, len(words))
     return Explanation(

@@ -6,7 +6,7 @@ written. What the model says is asked with the link cut in both places.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -16,6 +16,8 @@ from torch import Tensor
 from regard.lens._subject import Reading, Subject
 from regard.lens.cutting import Cut, cut
 
+Progress = Callable[[int, int], object]
+"""Called with how many links have been cut, of how many."""
 BATCH = 8192
 """Tokens that the model reads at once."""
 
@@ -42,7 +44,11 @@ class Changes:
 
 @torch.no_grad()
 def knock(
-    subject: Subject, reading: Reading, links: Sequence[Link], said: Sequence[int] | None = None
+    subject: Subject,
+    reading: Reading,
+    links: Sequence[Link],
+    said: Sequence[int] | None = None,
+    progress: Progress = lambda done, of: None,
 ) -> Changes:
     """The changes when each link is cut by itself, many at once: each in its own row of a batch."""
     whole = subject.layers([reading])[-1]
@@ -61,6 +67,7 @@ def knock(
             blind = _blind(subject, reading, part, said)
             with cut(subject.model, blind) if blind else nullcontext():
                 unsaid.append(likely - subject.log_probability(last, said))
+        progress(len(moved), len(links))
     return Changes(
         torch.stack(moved) if moved else whole.new_zeros(0),
         None if likely is None else torch.cat([whole.new_zeros(0), *unsaid]),

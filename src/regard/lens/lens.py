@@ -19,7 +19,7 @@ from regard.lens.cutting import cut
 from regard.lens.explaining import MOST, explained
 from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores, read_questions, score_heads
-from regard.lens.knocking import Link, knock, say_without_all
+from regard.lens.knocking import Link, Progress, knock, say_without_all
 from regard.lens.opening import opened, subject_of
 from regard.lens.summary import Summary, summarise
 from regard.lens.watching import Seen, watch
@@ -120,7 +120,13 @@ class Lens:
 
     @torch.no_grad()
     def explain(
-        self, text: str, word: str | int, *, tokens: bool = False, most: int = MOST
+        self,
+        text: str,
+        word: str | int,
+        *,
+        tokens: bool = False,
+        most: int = MOST,
+        progress: Progress = lambda done, of: None,
     ) -> Explanation:
         """What a word of the text looks at, four ways, and what happens when it cannot.
 
@@ -130,10 +136,13 @@ class Lens:
             tokens: whether every subword is taken for a word of its own.
             most: cut so many links of the word, at most: those that the other three ways rank
                 first.
+            progress: called with how many links have been cut, of how many; in a long text each
+                takes as long as it takes to read it.
         """
         reading = self._read(text, tokens)
         with evaluating(self.model):
-            found = explained(self._subject, reading, reading.words.find(word), most)
+            looks = reading.words.find(word)
+            found = explained(self._subject, reading, looks, most, progress=progress)
         return replace(found, lens=self)
 
     def explain_all(
