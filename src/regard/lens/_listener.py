@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention._call import Call
 from regard.errors import OptionError
+from regard.lens._forbidden import Forbidden
 from regard.lens._frames import Frame
 from regard.lens._projection import Projection
 from regard.lens._torch_calls import Asked
@@ -30,8 +31,8 @@ class Listener:
         self.names = _names(model, caller)
         self.ran = False
 
-    def forbids(self, name: str, kind: str, call: Call | Projection) -> Tensor | None:
-        """Which pairs ``(#b, #h, q, k)`` of a call that is about to run must not meet, if any."""
+    def forbids(self, name: str, kind: str, call: Call | Projection) -> Forbidden | None:
+        """Which pairs of a call that is about to run must not meet, if any."""
         return None
 
     def saw(

@@ -37,6 +37,7 @@ from torch.nn.modules import module as running
 from torch.overrides import TorchFunctionMode
 
 from regard.attention._call import Call
+from regard.lens._forbidden import Forbidden
 from regard.lens._frames import Frame
 from regard.lens._likeness import Known, given, hooked, knowable, one_sequence
 from regard.lens._listener import Function, Listener
@@ -253,9 +254,9 @@ class Session:
 
     def forbidden(
         self, kind: str, call: Call | Projection, owner: nn.Module | None = None
-    ) -> Tensor | None:
+    ) -> Forbidden | None:
         """The pairs that somebody forbids; None if nobody does."""
-        forbidden: Tensor | None = None
+        forbidden: Forbidden | None = None
         for listener in self.listeners:
             name = listener.name(self.frame, owner) if listener.cuts else None
             pairs = None if name is None else listener.forbids(name, kind, call)

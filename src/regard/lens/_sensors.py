@@ -6,7 +6,6 @@ some of its pairs, runs it as the model would, and tells what ran.
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
@@ -19,8 +18,8 @@ from torch.overrides import handle_torch_function
 
 from regard.attention import attend
 from regard.attention._call import HALF, Call, autocasts, exactly
-from regard.attention.masks import Dense
 from regard.attention.operation import Result
+from regard.lens._forbidden import run_without, without
 from regard.lens._frames import Frame
 from regard.lens._listener import Function
 from regard.lens._listening import Session, current
@@ -96,7 +95,7 @@ def sdpa(session: Session, function: Function, args: Arguments, kwargs: Named) -
         output = function(*args, **kwargs)
     else:
         given = _SDPA.bind(*args, **kwargs).arguments
-        call, hide, empty = without(call, forbidden)
+        call, hide, empty = without(call, forbidden.whole(call.sizes[2]))
         hide = call.restore(hide.expand(call.sizes))
         mask = given.get("attn_mask")
         if given.pop("is_causal", False):
@@ -140,7 +139,7 @@ def eager(function: Function) -> Function:
             output, weights, *rest = function(*args, **kwargs)
             doubt = _doubt(call, weights, function, module)
         else:
-            call, hide, empty = without(call, forbidden)
+            call, hide, empty = without(call, forbidden.whole(call.sizes[2]))
             mask = given.get("attention_mask")
             mask = query.new_zeros(1) if mask is None else mask[..., : key.shape[-2]]
             bound.arguments["attention_mask"] = _hidden(mask, hide)
@@ -190,8 +189,8 @@ def layer(session: Session, function: Function, args: Arguments, kwargs: Named) 
         session.belongs(result, query)
         return result
     call = projection.call()
-    own = call.sizes[3] - forbidden.shape[3]  # keys that the layer adds of its own
-    call, _, _ = without(call, F.pad(forbidden, (0, own)))
+    own = call.sizes[3] - forbidden.pairs.shape[3]  # keys that the layer adds of its own
+    call, _, _ = without(call, F.pad(forbidden.whole(call.sizes[2]), (0, own)))
     bound = _LAYER.bind(*args, **kwargs)
     bound.apply_defaults()
     output = attend(call.q, call.k, call.v, mask=call.mask, bias=call.bias, dropout=call.dropout)
@@ -253,31 +252,11 @@ def _own(session: Session, function: Function, args: Arguments, kwargs: Named) -
     call: Call = args[0]
     kind = session.kind(call.q, call.k, call.v)
     forbidden = session.forbidden(kind, call) if session.cuts else None
-    if forbidden is not None:
-        call, _, _ = without(call, forbidden)
-    result: Result = function(call)
+    result: Result
+    if forbidden is None:
+        result = function(call)
+    else:
+        call, result = run_without(call, forbidden, function)
     session.saw(kind, call, result[0])
     session.belongs(result[0], call.q)
     return result
-
-
-def without(call: Call, forbidden: Tensor) -> tuple[Call, Tensor, Tensor]:
-    """The call without the forbidden pairs, the pairs to hide, and the queries left with nothing.
-
-    These queries keep their pairs, for a softmax of nothing is NaN; their output has to be set to
-    0. What a bias lowers as far as it can counts as masked, for so does transformers.
-    """
-    rows, cols = call.whole()
-    seen = ~forbidden
-    mask, bias = call.mask_block(rows, cols), call.bias_block(rows, cols)
-    if mask is not None:
-        seen = seen & mask
-    if bias is not None:
-        given = call.bias.dtype if isinstance(call.bias, Tensor) else bias.dtype
-        seen = seen & (bias > torch.finfo(given).min / 2)
-    empty = forbidden.any(-1, keepdim=True) & ~seen.any(-1, keepdim=True)
-    allowed = Dense(~(forbidden | empty))
-    cut = dataclasses.replace(
-        call, mask=allowed if call.mask is None else call.mask & allowed, kept={}
-    )
-    return cut, forbidden & ~empty, empty

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.attention._call import Call
 from regard.attention.masks import Dense
 from regard.errors import OptionError
+from regard.lens._forbidden import Forbidden
 from regard.lens._installing import listening
 from regard.lens._listener import Listener, nothing_seen
 from regard.lens._projection import Projection
@@ -150,7 +151,7 @@ class _Knife(Listener):
                     + (f"; did you mean {near[0]!r}?" if near else "; list(seen) has their names")
                 )
 
-    def forbids(self, name: str, kind: str, call: Call | Projection) -> Tensor | None:
+    def forbids(self, name: str, kind: str, call: Call | Projection) -> Forbidden | None:
         b, h, q, k = call.sizes
         first_query, first_key, (queries, keys) = self._place(name, kind, call)
         order = self._order[kind]
@@ -171,15 +172,17 @@ class _Knife(Listener):
             return None
         by_row = any(one.row is not None for one, _, _ in pairs)
         by_head = any(one.heads is not None for one, _, _ in pairs)
-        shape = (b if by_row else 1, h if by_head else 1, q, k)
+        every = sorted({row for _, rows, _ in pairs for row in rows})
+        places = {row: i for i, row in enumerate(every)}
+        shape = (b if by_row else 1, h if by_head else 1, len(places), k)
         device = call.q.device if isinstance(call, Call) else call.tensors["query"].device
         forbidden = torch.zeros(shape, dtype=torch.bool, device=device)
         for one, rows, cols in pairs:
             entries = slice(None) if one.row is None else _one_of(one.row, b, "row", name)
             for row in rows:
                 for head in _heads(one, h, name):
-                    forbidden[entries, head, row, cols] = True
-        return forbidden
+                    forbidden[entries, head, places[row], cols] = True
+        return Forbidden(tuple(places), forbidden)
 
     @property
     def heard(self) -> bool:

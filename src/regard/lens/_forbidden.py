@@ -1,0 +1,144 @@
+"""Links that are cut, as a call of attention has them: pairs in a few of its rows.
+
+Of a long text only the rows of these few queries are computed twice, first as if nothing were cut,
+so that no matrix of all pairs is made, and no other row changes by a bit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from regard.attention._call import Call
+from regard.attention._mask_kinds import ALL, SOME, Cover, Device, Edges
+from regard.attention.masks import Dense, Mask
+from regard.attention.operation import Result
+
+LONG, FEW = 2**18, 1 / 8
+"""Of so many pairs of query and key, so small a share of the rows is computed by itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class Forbidden:
+    """Pairs that may not meet: none but in these rows."""
+
+    rows: tuple[int, ...]
+    """Numbers of queries, in rising order."""
+    pairs: Bool[Tensor, "#b #h r k"]
+
+    def __or__(self, other: Forbidden) -> Forbidden:
+        rows = tuple(sorted({*self.rows, *other.rows}))
+        return Forbidden(rows, self._in(rows) | other._in(rows))
+
+    def whole(self, queries: int) -> Bool[Tensor, "#b #h q k"]:
+        """All rows, of so many queries."""
+        return self._in(tuple(range(queries)))
+
+    def _in(self, rows: tuple[int, ...]) -> Bool[Tensor, "#b #h _ k"]:
+        b, h, _, k = self.pairs.shape
+        found = self.pairs.new_zeros(b, h, len(rows), k)
+        places = {row: i for i, row in enumerate(rows)}
+        found[:, :, [places[row] for row in self.rows]] = self.pairs
+        return found
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InRows(Mask):
+    """All may meet, but for some pairs in a few rows."""
+
+    rows: tuple[int, ...]
+    allowed: Bool[Tensor, "#b #h r k"]
+
+    def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
+        b, h, _, _ = self.allowed.shape
+        sizes = (b, h, rows.stop - rows.start, cols.stop - cols.start)
+        found = torch.ones(sizes, dtype=torch.bool, device=device)
+        for i, row in enumerate(self.rows):
+            if rows.start <= row < rows.stop:
+                found[:, :, row - rows.start] = self.allowed[:, :, i, cols].to(found.device)
+        return found
+
+    def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
+        found = np.full((len(rows) - 1, len(cols) - 1), ALL, dtype=np.int8)
+        found[np.searchsorted(rows, np.array(self.rows), side="right") - 1] = SOME
+        return found
+
+    def take(self, entries: slice) -> Mask:
+        return self if len(self.allowed) == 1 else InRows(self.rows, self.allowed[entries])
+
+    def __repr__(self) -> str:
+        return f"cut({len(self.rows)} of the queries)"
+
+
+def without(call: Call, forbidden: Tensor) -> tuple[Call, Tensor, Tensor]:
+    """The call without the forbidden pairs, the pairs to hide, and the queries left with nothing.
+
+    These queries keep their pairs, for a softmax of nothing is NaN; their output has to be set to
+    0. What a bias lowers as far as it can counts as masked, for so does transformers.
+    """
+    rows, cols = call.whole()
+    seen = ~forbidden
+    mask, bias = call.mask_block(rows, cols), call.bias_block(rows, cols)
+    if mask is not None:
+        seen = seen & mask
+    if bias is not None:
+        given = call.bias.dtype if isinstance(call.bias, Tensor) else bias.dtype
+        seen = seen & (bias > torch.finfo(given).min / 2)
+    empty = forbidden.any(-1, keepdim=True) & ~seen.any(-1, keepdim=True)
+    return _and(call, Dense(~(forbidden | empty))), forbidden & ~empty, empty
+
+
+def run_without(
+    call: Call, forbidden: Forbidden, run: Callable[[Call], Result]
+) -> tuple[Call, Result]:
+    """The call without the forbidden pairs, and its result, `run` by regard's own kernels."""
+    _, _, q, k = call.sizes
+    if q * k < LONG or len(forbidden.rows) > FEW * q:
+        call, _, _ = without(call, forbidden.whole(q))
+        return call, run(call)
+    few = _rows_of(call, forbidden.rows)
+    few, hidden, empty = without(few, forbidden.pairs)
+    at = torch.tensor(forbidden.rows, device=call.q.device)
+    parts = zip(run(call), run(few), strict=True)
+    output, sums = (
+        None if whole is None or part is None else whole.index_copy(2, at, part)
+        for whole, part in parts
+    )
+    assert output is not None
+    return _and(call, InRows(forbidden.rows, ~(hidden | empty))), (output, sums)
+
+
+def _and(call: Call, allowed: Mask) -> Call:
+    """The call with less allowed."""
+    mask = allowed if call.mask is None else call.mask & allowed
+    return dataclasses.replace(call, mask=mask, kept={})
+
+
+def _rows_of(call: Call, rows: tuple[int, ...]) -> Call:
+    """The call of these queries alone."""
+    _, _, _, k = call.sizes
+    terms: list[Tensor | None] = []
+    for block in (call.mask_block, call.bias_block):
+        found = [block(slice(row, row + 1), slice(0, k)) for row in rows]
+        parts = [_with_all_axes(part, k) for part in found if part is not None]
+        terms.append(torch.cat(parts, 2) if parts else None)
+    mask, bias = terms
+    return dataclasses.replace(
+        call,
+        q=call.q[:, :, list(rows)],
+        mask=None if mask is None else Dense(mask),
+        bias=bias if bias is None or isinstance(call.bias, Tensor) else bias.to(call.work),
+        kept={},
+    )
+
+
+def _with_all_axes(term: Tensor, keys: int) -> Tensor:
+    """A row of a mask or of a bias, for one head or all, with all its keys."""
+    term = term.reshape((1,) * (4 - term.dim()) + tuple(term.shape))
+    return term.expand(*term.shape[:3], keys)
