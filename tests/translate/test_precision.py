@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from regard import compiled
 from regard.compiled.building import library
 from regard.errors import OptionError
 from regard.lens import watch
@@ -161,14 +162,34 @@ def scores(translator: Translator, texts: list[str], threads: int = 1) -> list[f
     return [one.log_probability for one in found]
 
 
-def test_looking_changes_nothing(pocket: Translator) -> None:
+@pytest.mark.parametrize("alone", [2**22, 2**8], ids=["", "much work"])
+def test_looking_changes_nothing(
+    pocket: Translator, alone: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.compiled.calling.ALONE", alone)  # more is better shared out
     quick = Translator(pocket.model, pocket.tokenizer, precision="bfloat16")
-    wanted = scores(quick, TEXTS)
-    assert wanted != scores(pocket, TEXTS)
-    with watch(quick.model) as seen:
-        found = scores(quick, TEXTS)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        wanted = scores(quick, TEXTS)
+        assert wanted != scores(pocket, TEXTS)
+        with watch(quick.model) as seen:
+            found = scores(quick, TEXTS)
+        hook = quick.model.decoder.blocks[0].register_forward_hook(lambda *_: None)
+        hooked = scores(quick, TEXTS)
+        hook.remove()
+    finally:
+        torch.set_num_threads(before)
     assert found == wanted
+    assert hooked == wanted
     assert any("decoder" in name for name in seen.layers())
+
+
+def test_wide_beams_are_float32(pocket: Translator) -> None:
+    """Of which no step is compiled in one piece."""
+    quick = Translator(pocket.model, pocket.tokenizer, precision="bfloat16")
+    wide = Beam(compiled.QUERIES + 1)
+    assert quick.translate(TEXTS, wide) == pocket.translate(TEXTS, wide)
 
 
 @pytest.mark.skipif(library() is None, reason="nothing is compiled here")

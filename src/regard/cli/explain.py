@@ -105,8 +105,8 @@ def _waiting() -> Iterator[Callable[[int, int], None]]:
     """A line that moves for somebody who waits at a terminal, and is gone in the end."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("cutting links", total=None)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
+        task = bar.add_task("cutting links", total=None, visible=False)
+        yield lambda done, of: bar.update(task, completed=done, total=of, visible=True)
 
 
 def _refuse(option: str, others: Mapping[str, object]) -> None:

@@ -17,7 +17,9 @@ from regard.compiled.calling import (
     layer_norm,
     multiples,
     panels,
+    products_of,
     readable,
+    rounds,
     usable,
 )
 from regard.compiled.decoding import DecoderStep, Weights
@@ -37,6 +39,8 @@ __all__ = [
     "layer_norm",
     "multiples",
     "panels",
+    "products_of",
     "readable",
+    "rounds",
     "usable",
 ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,6 +21,32 @@ QUERIES, KEYS = 16, 512
 """So many queries are few, of so many keys."""
 ALONE = 2**22
 """More products of two numbers than this are better shared out, if there are threads for it."""
+
+
+class _Products(threading.local):
+    dtype = torch.float32
+
+
+_products = _Products()
+
+
+@contextmanager
+def products_of(dtype: torch.dtype) -> Iterator[None]:
+    """A context, for this thread, in which products with weights are in float32 or in bfloat16.
+
+    Those of compiled code, and so without a gradient; the results are float32. In bfloat16 all that
+    can be compiled is, however much work it is: there is no other way to the same numbers.
+    """
+    before, _products.dtype = _products.dtype, dtype
+    try:
+        yield
+    finally:
+        _products.dtype = before
+
+
+def rounds() -> bool:
+    """Whether products with weights are to be in bfloat16."""
+    return _products.dtype == torch.bfloat16
 
 
 class Rows(ctypes.Structure):
@@ -87,7 +115,7 @@ def usable(work: int, *tensors: Tensor | None) -> bool:
     """
     return (
         not torch.compiler.is_compiling()
-        and (work <= ALONE or torch.get_num_threads() == 1)
+        and (work <= ALONE or torch.get_num_threads() == 1 or rounds())
         and not (
             torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
         )

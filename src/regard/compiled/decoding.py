@@ -92,22 +92,18 @@ class DecoderStep:
                 Weights.__dataclass_fields__, starts[::2], starts[1::2], strict=True
             ):
                 setattr(block, name, _Affine(*pair))
-        self._in_pairs = products == torch.bfloat16
         d = width // heads
         self._sizes = (
             len(blocks), width, heads, kv_heads, d, self._inner, norm_first,
-            self._in_pairs, eps, d**-0.5,
+            products == torch.bfloat16, eps, d**-0.5,
         )  # fmt: skip
 
     def usable(
         self, x: Float[Tensor, "b n width"], length: int, memory: Float[Tensor, "m s width"]
     ) -> bool:
-        """Whether a step of x pays, and would be done by the single loops as well.
-
-        In bfloat16 by one thread, however large: there is no other way to the same numbers.
-        """
+        """Whether a step of x pays, and would be done by the single loops as well."""
         (b, n, _), (m, s, _) = x.shape, memory.shape
-        most = 0 if self._in_pairs else max(self._packed, self._inner, 2 * (length + n), 2 * s)
+        most = max(self._packed, self._inner, 2 * (length + n), 2 * s)
         return (
             max(n, b * n // m) <= QUERIES
             and max(length + n, s) <= KEYS

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -13,45 +10,20 @@ from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 from regard import compiled
-from regard.attention._call import unreadable
-
-
-class _Products(threading.local):
-    dtype = torch.float32
-
-
-_products = _Products()
-
-
-@contextmanager
-def products_of(dtype: torch.dtype) -> Iterator[None]:
-    """A context, for this thread, in which `affine` rounds to bfloat16 what it multiplies.
-
-    In compiled code, that is, and so without a gradient; the result is float32.
-    """
-    before, _products.dtype = _products.dtype, dtype
-    try:
-        yield
-    finally:
-        _products.dtype = before
+from regard.attention._call import exactly, unreadable
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x ``(…, d_in)`` times weight ``(d_in, d_out)``, and the bias added."""
     (d_in, d_out), width = weight.shape, x.shape[-1]
-    rounded = (
-        not torch.compiler.is_compiling()  # which cannot trace what is of one thread
-        and _products.dtype == torch.bfloat16
-        and d_in % 2 == 0
-    )
     if (
         width == d_in > 0
         and (bias is None or bias.shape == (d_out,))
         and compiled.multiples((d_out,))
-        and compiled.usable(0 if rounded else x.numel() * d_out, x, weight, bias)
+        and compiled.usable(x.numel() * d_out, x, weight, bias)
     ):
         rows = x.reshape(x.numel() // width, width)
-        if rounded:
+        if compiled.rounds() and d_in % 2 == 0:
             panels = compiled.panels(weight, torch.bfloat16)
             y = compiled.affine_by_panels(rows, panels, bias, x.new_empty(len(rows), d_out))
         else:
@@ -97,7 +69,9 @@ class _Heads(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         shape, counts, width = ctx.given
-        if torch.is_grad_enabled() or not all(map(compiled.readable, grads)):
+        with exactly(grads[0].device):
+            plainly = all(map(compiled.readable, grads)) and not torch.is_grad_enabled()
+        if not plainly:
             joined = [grad.transpose(1, 2).flatten(2) for grad in grads]
             return torch.cat(joined, -1), None, None
         whole = grads[0]._base

@@ -18,8 +18,7 @@ from regard.attention import Mask, dense
 from regard.attention._call import Call, autocasts
 from regard.attention.operation import computed, watched
 from regard.attention.scores import NAMED
-from regard.compiled import DecoderStep, Weights, multiples, usable
-from regard.nn._affine import products_of
+from regard.compiled import DecoderStep, Weights, multiples, products_of, usable
 from regard.nn._norm import LayerNorm
 from regard.nn.blocks import Block, FeedForward
 from regard.nn.cache import BlockCache, Cache
@@ -43,9 +42,10 @@ class Stepper:
         self._decoder = decoder
         self._blocks = [block for block in decoder.blocks if isinstance(block, Block)]
         hooked = any(one._forward_hooks or one._forward_pre_hooks for one in decoder.modules())
-        self._short = all(map(_plain, decoder.blocks)) and not hooked and not decoder.training
+        plain = all(map(_plain, decoder.blocks)) and not decoder.training
+        self._short = plain and not hooked
         self._packed = [block.attention._packed() for block in self._blocks]
-        self._compiled = _compiled(self._blocks, self._packed, products) if self._short else None
+        self._compiled = _compiled(self._blocks, self._packed, products) if plain else None
         self._products = torch.float32 if self._compiled is None else products
         self._given: tuple[Mask | None, int, torch.Size] = (None, 0, torch.Size())
         self._written_out: Mask | None = None

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,11 +90,15 @@ def search(
         most = min(most or model.config.max_length, model.config.max_length)
     limits = [min(limit, most or limit) for limit in limits]
     added = model.config.position in ("sinusoidal", "learned")
-    writer = (
-        Tree(model, sources, limits, memory, room=how.size * (max(map(len, sources)) * 5 // 4 + 4))
-        if added and isinstance(how, Beam) and 1 < how.size <= SIDE_BY_SIDE
-        else Writer(model, sources, limits, memory)
-    )
+    side_by_side = how.size if isinstance(how, Beam) else n_best
+    compiled_so_wide = side_by_side <= compiled.QUERIES
+    with nullcontext() if compiled_so_wide else exactly(model.output.device):
+        room = side_by_side * (max(map(len, sources)) * 5 // 4 + 4)
+        writer = (
+            Tree(model, sources, limits, memory, room=room)
+            if added and isinstance(how, Beam) and 1 < how.size <= SIDE_BY_SIDE
+            else Writer(model, sources, limits, memory)
+        )
     with exactly(model.output.device):
         if isinstance(how, Beam):
             found = _BeamSearch(writer, how, n_best).run()

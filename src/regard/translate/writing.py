@@ -5,7 +5,8 @@ sequences, those of the words written so far grow by one with each step.
 
 Under bfloat16's autocast the encoder is in it, and so are the products of the vocabulary and of a
 decoder that can be compiled (of the paper's kind: layer norm, relu, positions added to words):
-nearly all of the arithmetic. Other decoders stay float32.
+nearly all of the arithmetic. Other decoders stay float32, and so does all of a search for more
+sequences of a sentence than are compiled.
 """
 
 from __future__ import annotations
@@ -123,8 +124,9 @@ class _Words:
         if len(self._room) < len(hidden):
             self._room = self._room.new_empty(len(hidden), self._width)
         logits = self._room[: len(hidden)]
-        work = 0 if self._products == torch.bfloat16 else hidden.numel() * self._width
-        if self._panels is not None and compiled.usable(work, hidden):
+        with compiled.products_of(self._products):
+            usable = compiled.usable(hidden.numel() * self._width, hidden)
+        if self._panels is not None and usable:
             return compiled.affine_by_panels(hidden, self._panels, self._bias, logits)
         torch.mm(hidden, self._contiguous, out=logits)
         return logits if self._bias is None else logits.add_(self._bias)
