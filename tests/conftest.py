@@ -19,6 +19,8 @@ from jaxtyping import install_import_hook
 install_import_hook("regard", "beartype.beartype")
 
 import torch  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
 
 CHROMIUM = Path("/usr/bin/chromium")
 
@@ -35,6 +37,25 @@ def as_users_run() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", before)
+
+
+@pytest.fixture
+def largest() -> type[Any]:
+    """What finds the number of elements of the largest tensor that any operation makes."""
+
+    class Largest(TorchDispatchMode):
+        found = 0
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            made = func(*args, **(kwargs or {}))
+            for one in tree_leaves(made):
+                if isinstance(one, torch.Tensor):
+                    self.found = max(self.found, one.numel())
+            return made
+
+    return Largest
 
 
 @pytest.fixture(scope="module")

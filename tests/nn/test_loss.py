@@ -11,8 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from regard.errors import DtypeError, OptionError, ShapeError
 from regard.nn import Loss, Transformer, TransformerConfig, cross_entropy, loss
@@ -260,41 +258,30 @@ def test_float16_under_autocast_does_not_overflow() -> None:
 # Memory
 
 
-class Largest(TorchDispatchMode):
-    """The number of elements of the largest tensor that any operation makes."""
-
-    found = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for one in tree_leaves(made):
-            if isinstance(one, Tensor):
-                self.found = max(self.found, one.numel())
-        return made
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_no_tensor_is_tokens_times_vocabulary(
-    smoothing: float, monkeypatch: pytest.MonkeyPatch
+    smoothing: float, largest: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens, width, vocabulary = 300, 4, 211
     monkeypatch.setattr(loss, "CHUNK", 11 * vocabulary)
     case = Case(tokens, width, vocabulary)
-    with Largest() as ours:
+    with largest() as ours:
         case.ours(smoothing).total.backward()
     assert ours.found == 11 * vocabulary  # the buffer, and nothing larger
-    with Largest() as theirs:
+    with largest() as theirs:
         case.theirs(smoothing).backward()
     assert theirs.found == tokens * vocabulary  # what the measurement finds where it is so
 
 
-def test_a_whole_step_of_training_never_holds_all_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_step_of_training_never_holds_all_logits(
+    largest: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = TransformerConfig(
         vocabulary=997, width=8, encoder_depth=1, decoder_depth=1, heads=2, feed_forward=8
     )
     monkeypatch.setattr(loss, "CHUNK", 10 * 997)
     model, words = Transformer(config), torch.randint(997, (6, 17))
-    with Largest() as seen:
+    with largest() as seen:
         model.loss(words, words, words, smoothing=0.1).total.backward()
     assert seen.found == 10 * 997
     assert seen.found < words.numel() * 997
