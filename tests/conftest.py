@@ -9,7 +9,8 @@ from typing import Any
 
 # Two workers of the suite with two threads each would wait for one another most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Some machines announce matrix instructions for bfloat16 that they then forbid.
+# Virtual machines that announce AMX and then forbid it end the process at the first bfloat16
+# product; oneDNN reads this when it is first used.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 import jaxtyping

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -36,10 +35,6 @@ from regard.attention import _one_block, which
 from regard.attention.kernels import blocked
 from regard.attention.masks import Mask
 from regard.errors import OptionError
-
-# Virtual machines that announce AMX and then forbid it end the process at the first bfloat16
-# product. oneDNN reads this when it is first used, which is after the tests are collected.
-os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 quick = settings(max_examples=20, deadline=None)
 seeds = st.integers(0, 2**31 - 1)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
-import regard
 from regard import ALiBi, Learned, RelativeBias, Rotary, Sinusoidal
 from regard.attention import causal, padding, window
 from regard.errors import OptionError, RegardError, ShapeError
@@ -484,35 +483,6 @@ def test_a_bias_is_not_left_out_of_the_formula() -> None:
     for told in (str(with_bias.steps(x)), str(with_bias.steps(x).of(0))):
         assert re.search(r"W_Q \+ b", told)
     assert "+ b" not in str(without.steps(x).of(0))
-
-
-# Without parameters
-
-
-@pytest.mark.parametrize("score", ["dot", "scaled_dot", "cosine", "gaussian"])
-def test_self_attention_is_attend(score: str) -> None:
-    layer = SelfAttention(score)
-    x = noise(3, 5, 7)
-    assert list(layer.parameters()) == []
-    assert torch.equal(layer(x), regard.attend(x, x, x, score=score))
-    assert torch.equal(
-        layer(x[0], mask=causal), regard.attend(*[x[0]] * 3, mask=causal, score=score)
-    )
-    close(layer(x)[1], layer(x[1]))
-    s = layer.steps(x[0], list("abcde"), mask=causal)
-    close(s.output, layer(x[0], mask=causal))
-    assert s.of("b").title == "b, word 2 of 5: a b c d e"
-
-
-def test_self_attention_by_hand() -> None:
-    x = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
-    big = torch.e / (torch.e + 1)
-    close(SelfAttention()(x), torch.tensor([[big, 1 - big], [1 - big, big]], dtype=torch.float64))
-
-
-def test_self_attention_teaches_what_feeds_it() -> None:
-    x = noise(3, 2).requires_grad_()
-    assert torch.autograd.gradcheck(SelfAttention(), (x,))
 
 
 # What does not fit
