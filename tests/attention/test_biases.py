@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -12,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from regard.attention.positions import ALiBi, Bias, Learned, RelativeBias, Rotary, Sinusoidal
+from regard.attention.positions import ALiBi, Bias, RelativeBias
+from regard.errors import ShapeError
 
 quick = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**31 - 1)
@@ -22,12 +24,6 @@ def noise(*sizes: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Ten
     return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-ON_VECTORS: dict[str, Callable[[], nn.Module]] = {
-    "sinusoidal": lambda: Sinusoidal(14),
-    "learned": lambda: Learned(211, 14),
-    "rotary": lambda: Rotary(14),
-    "rotary-interleaved": lambda: Rotary(14, interleaved=True),
-}
 BIASES: dict[str, Callable[[], ALiBi | RelativeBias]] = {
     "alibi": lambda: ALiBi(5),
     "relative": lambda: RelativeBias(5, buckets=14, max_distance=23),
@@ -212,6 +208,15 @@ def test_alibi_keeps_its_slopes_in_a_bfloat16_model() -> None:
     assert torch.equal(ALiBi(12).bfloat16()(5, 7), ALiBi(12)(5, 7))
 
 
+def test_only_tables_are_saved() -> None:
+    saved = {name: list(make().state_dict()) for name, make in BIASES.items()}
+    assert saved == {
+        "alibi": [],
+        "relative": ["table"],
+        "relative-one-way": ["table"],
+    }
+
+
 def test_what_is_a_bias() -> None:
     class Zero:
         heads = 1
@@ -221,4 +226,20 @@ def test_what_is_a_bias() -> None:
 
     assert all(isinstance(make(), Bias) for make in BIASES.values())
     assert isinstance(Zero(), Bias)
-    assert not any(isinstance(make(), Bias) for make in ON_VECTORS.values())
+
+
+@biases
+@pytest.mark.parametrize(
+    ("rows", "cols"),
+    [((0, 6), (0, 7)), ((0, 5), (3, 8)), ((-1, 2), (0, 7)), ((0, 5), (-1, 7)), ((3, 2), (0, 7))],
+)
+def test_blocks_outside_of_the_call(
+    make: Callable[[], ALiBi | RelativeBias], rows: tuple[int, int], cols: tuple[int, int]
+) -> None:
+    bias = make()
+    text = (
+        f"{type(bias).__name__}: rows {rows[0]}:{rows[1]} and cols {cols[0]}:{cols[1]} asked for, "
+        "but there are q=5 queries and k=7 keys; use slices within 0:q and 0:k"
+    )
+    with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
+        bias.block(slice(*rows), slice(*cols), 5, 7)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from regard.attention.positions import ALiBi, Learned, RelativeBias, Rotary, Sinusoidal
+from regard.attention.positions import ALiBi, Bias, Learned, RelativeBias, Rotary, Sinusoidal
 from regard.errors import DtypeError, OptionError, ShapeError
 
 quick = settings(max_examples=25, deadline=None)
@@ -28,11 +28,6 @@ ON_VECTORS: dict[str, Callable[[], nn.Module]] = {
     "learned": lambda: Learned(211, 14),
     "rotary": lambda: Rotary(14),
     "rotary-interleaved": lambda: Rotary(14, interleaved=True),
-}
-BIASES: dict[str, Callable[[], ALiBi | RelativeBias]] = {
-    "alibi": lambda: ALiBi(5),
-    "relative": lambda: RelativeBias(5, buckets=14, max_distance=23),
-    "relative-one-way": lambda: RelativeBias(5, buckets=11, max_distance=23, bidirectional=False),
 }
 on_vectors = pytest.mark.parametrize("make", ON_VECTORS.values(), ids=ON_VECTORS.keys())
 
@@ -253,16 +248,17 @@ def test_no_rows_are_no_rows(make: Callable[[], nn.Module]) -> None:
 
 
 def test_only_tables_are_saved() -> None:
-    saved = {name: list(make().state_dict()) for name, make in (ON_VECTORS | BIASES).items()}
+    saved = {name: list(make().state_dict()) for name, make in ON_VECTORS.items()}
     assert saved == {
         "sinusoidal": [],
         "learned": ["table"],
         "rotary": [],
         "rotary-interleaved": [],
-        "alibi": [],
-        "relative": ["table"],
-        "relative-one-way": ["table"],
     }
+
+
+def test_none_of_these_is_a_bias() -> None:
+    assert not any(isinstance(make(), Bias) for make in ON_VECTORS.values())
 
 
 # Errors
@@ -377,20 +373,3 @@ def test_learned_past_its_end() -> None:
         module(noise(5, 7), offset=510)
     with pytest.raises(ShapeError, match="positions 508…512 asked for, but the table has length"):
         module(noise(5, 7), offset=508)
-
-
-@biases
-@pytest.mark.parametrize(
-    ("rows", "cols"),
-    [((0, 6), (0, 7)), ((0, 5), (3, 8)), ((-1, 2), (0, 7)), ((0, 5), (-1, 7)), ((3, 2), (0, 7))],
-)
-def test_blocks_outside_of_the_call(
-    make: Callable[[], ALiBi | RelativeBias], rows: tuple[int, int], cols: tuple[int, int]
-) -> None:
-    bias = make()
-    text = (
-        f"{type(bias).__name__}: rows {rows[0]}:{rows[1]} and cols {cols[0]}:{cols[1]} asked for, "
-        "but there are q=5 queries and k=7 keys; use slices within 0:q and 0:k"
-    )
-    with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
-        bias.block(slice(*rows), slice(*cols), 5, 7)
