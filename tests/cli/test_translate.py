@@ -263,7 +263,9 @@ def test_bytes_that_are_not_utf8(run: Run, model: Path, tmp_path: Path) -> None:
 
 
 def started(model: Path) -> subprocess.Popen[bytes]:
-    code = "from regard.cli import main; main()"
+    # As at a terminal: what a shell starts in the background has been told to ignore Ctrl-C.
+    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{heeds}; from regard.cli import main; main()"
     return subprocess.Popen(
         [sys.executable, "-c", code, "translate", f"--model={model}", "--beam=2"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
