@@ -59,6 +59,9 @@ class Look:
 
     output: Float[Tensor, "*bh q e"]
     """What `attend` returns, bit for bit."""
+    output_gradient: Float[Tensor, "*bh q e"] | None = None
+    """Gradient of the metric with respect to `output`; set by ``watch(model, gradients=True)``
+    once the metric's backward pass has run."""
 
     def __init__(self, call: Call, output: Tensor, logsumexp: Tensor | None) -> None:
         self._of = call

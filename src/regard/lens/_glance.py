@@ -59,6 +59,19 @@ def copied(x: Tensor) -> Tensor:
         return x.detach().clone()
 
 
+class OutputGradient:
+    """The gradient of the metric with respect to the output of one call, once it is known."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, output: Tensor) -> None:
+        self.value: Tensor | None = None
+        output.register_hook(self._store)
+
+    def _store(self, gradient: Tensor) -> None:
+        self.value = gradient.detach()
+
+
 class Shelf:
     """Masks and biases that were kept lately, so that one which many layers use is held once."""
 
@@ -203,6 +216,7 @@ class Glance:
         )  # fmt: skip
         self._held = [Kept(x) for x in _held(self._mask, self._bias, self._score)]
         self._doubt = doubt
+        self.gradient: OutputGradient | None = None
         self.sizes = call.sizes
         lasting = call
         if self._mask is not None or self._bias is not None:
@@ -258,6 +272,7 @@ class Later:
         self._kept: list[Kept] = []
         self._made: Glance | None = None
         self._shelf = shelf
+        self.gradient: OutputGradient | None = None
         self._asked = asked.map(
             lambda x: self._keep(Kept(x)), lambda mask: self._keep(shelf.keep(mask))
         )

@@ -42,7 +42,9 @@ class Track:
         if isinstance(last, Later):
             if not last.shown:
                 return None
+            gradient = last.gradient
             last = self._calls[-1] = last.made()  # which holds no more than it must
+            last.gradient = gradient
         return last
 
     @property
@@ -54,6 +56,9 @@ class Track:
         """Each call by itself."""
         for call in self._calls[len(self._looks) :]:
             self._looks.append(call.made().look())
+        for call, look in zip(self._calls, self._looks, strict=True):
+            if call.gradient is not None and call.gradient.value is not None:
+                look.output_gradient = call.gradient.value.reshape(look.output.shape)
         return tuple(self._looks)
 
     def look(self) -> Look:
@@ -68,6 +73,10 @@ class Track:
                 pairs = zip(glances, calls, strict=True)
                 output = torch.cat([glance.output(call)[0] for glance, call in pairs], 2)
                 self._joined = len(calls), Look(_joined(glances, calls), output, None)
+        gradients = [look.output_gradient for look in self.looks()]
+        known = [one for one in gradients if one is not None]
+        if len(known) == len(gradients):
+            self._joined[1].output_gradient = torch.cat(known, -2)
         return self._joined[1]
 
     def _check(self, calls: list[Call]) -> None:

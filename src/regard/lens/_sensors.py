@@ -147,7 +147,10 @@ def eager(function: Function) -> Function:
             output = output.masked_fill(empty.transpose(1, 2), 0.0)  # (b, q, h, d)
             weights = weights if weights is None else weights.masked_fill(empty, 0.0)
             doubt = ""
-        session.saw(kind, call, output.transpose(1, 2), module, doubt)
+        by_head = output.transpose(1, 2)
+        if output.requires_grad:
+            output = by_head.transpose(1, 2)  # so that a hook on `by_head` is in the graph
+        session.saw(kind, call, by_head, module, doubt)
         session.belongs(output, query)
         return (output, weights, *rest)
 

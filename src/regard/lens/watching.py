@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.attention._call import Call, unreadable
 from regard.attention.record import Look
 from regard.errors import OptionError, WordError
-from regard.lens._glance import Glance, Later, Shelf
+from regard.lens._glance import Glance, Later, OutputGradient, Shelf
 from regard.lens._installing import listening
 from regard.lens._joining import Track
 from regard.lens._listener import Listener, nothing_seen
@@ -129,9 +129,10 @@ class Seen(Mapping[str, Look]):
 class _Watcher(Listener):
     """Puts what it hears into a `Seen`."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, gradients: bool) -> None:
         super().__init__(model, "watch")
         self.seen = Seen()
+        self._gradients = gradients
         self._shelf = Shelf()
 
     def saw(
@@ -150,11 +151,21 @@ class _Watcher(Listener):
         track = self._track(name, kind)
         self.seen._running.append(track.name)
         with torch.no_grad():
+            entry: Glance | Later
             if isinstance(call, Projection) or (isinstance(call, Asked) and not track):
-                track.add(Later(call, output, self._shelf))
-                return
-            call = call.call() if isinstance(call, Asked) else call
-            track.add(Glance(call, output, shelf=self._shelf, before=track.last, doubt=doubt))
+                entry = Later(call, output, self._shelf)
+            else:
+                call = call.call() if isinstance(call, Asked) else call
+                entry = Glance(call, output, shelf=self._shelf, before=track.last, doubt=doubt)
+        if self._gradients:
+            if output is None or not output.requires_grad:
+                raise OptionError(
+                    f"watch: gradients=True, but attention in {name or 'the model'!r} has no "
+                    "gradient; run the model outside torch.no_grad() and torch.inference_mode(), "
+                    "with parameters or inputs that require a gradient"
+                )
+            entry.gradient = OutputGradient(output)
+        track.add(entry)
 
     def _track(self, name: str, kind: str) -> Track:
         tracks = self.seen._tracks
@@ -166,8 +177,11 @@ class _Watcher(Listener):
 
 
 @contextmanager
-def watch(model: nn.Module) -> Iterator[Seen]:
+def watch(model: nn.Module, *, gradients: bool = False) -> Iterator[Seen]:
     """What the model attends to while it runs in this context, as a `Seen`.
+
+    With ``gradients=True`` each call also keeps, once a backward pass has run, the gradient of what
+    was differentiated with respect to the output of attention (`Look.output_gradient`).
 
     Any model: regard's own, those of transformers (with sdpa or eager attention), torch's
     `nn.Transformer`, `nn.TransformerEncoder` and `nn.MultiheadAttention`, and whatever calls
@@ -189,7 +203,7 @@ def watch(model: nn.Module) -> Iterator[Seen]:
     torch.Size([1, 2, 5, 5])
     """
     keep_some_freed_memory()  # that of what was seen, for what will be
-    watcher = _Watcher(model)
+    watcher = _Watcher(model, gradients)
     with listening(watcher) as session:
         before = session.functions.copy()
         yield watcher.seen
