@@ -200,6 +200,8 @@ class Call:
         Blocks are `height` queries by `width` keys; spans join reachable blocks that lie side by
         side, at most `most` keys long. What the mask rules out altogether is never visited.
         """
+        if 0 in self.sizes:
+            return
         _, _, q, k = self.sizes
         rows = np.append(np.arange(0, q, height), q)
         cols = np.append(np.arange(0, k, width), k)

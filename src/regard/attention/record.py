@@ -260,7 +260,7 @@ class Look:
                 for span in spans:
                     less = call.span(rows, span) - _norm(highest[:, :, rows])
                     total[:, :, rows] += less.exp_().sum(-1)
-            self._large = highest, total.log_()
+            self._large = highest, total.log_().masked_fill_(highest == -torch.inf, 0.0)
         return self._large
 
     def _log_weights(self, scores: Tensor, rows: slice) -> Tensor:

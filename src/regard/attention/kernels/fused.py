@@ -4,23 +4,33 @@
 when the operation cannot do what is asked. Here the operation itself is called, which also returns
 the row log-sum-exp, or `why_not` says why it cannot be. Three things it gets wrong are put right:
 rows of zero length (it stops the process), a last axis that is not contiguous (it reads the wrong
-numbers) and rows whose scores are all NaN or all -inf (it reports 0 for both).
+numbers) and rows whose scores are all NaN, all -inf or in part +inf (it reports finite numbers).
+Its gradients are those of the rounded log-sum-exp, so large scores have their own.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.attention._again import gradients
 from regard.attention._call import HALF, Call, runs, unreadable, weighted_sum
 from regard.attention.masks import Both, Causal, Dense, Mask
 from regard.attention.scores import DotScore
 
 _FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
-LARGE = 2.0**10
-"""From here on the last digit of a float32 is worth more than 10⁻⁴ of a weight."""
+LARGE = {
+    torch.float64: 2.0**39,
+    torch.float32: 2.0**10,
+    torch.bfloat16: 2.0**13,
+    torch.float16: 2.0**11,
+}
+"""Rounding a log-sum-exp of this size costs 10⁻⁴ of a weight; in half precision, about a quarter of
+its own rounding."""
 CHUNK = 2**22
 """How many scores are held at once where rows are computed again."""
 
@@ -45,11 +55,11 @@ def why_not(call: Call) -> str | None:
         return f"the bias would be rounded from {call.bias.dtype} to {call.v.dtype}"
     if isinstance(call.bias, Tensor) and call.bias.requires_grad and torch.is_grad_enabled():
         return "it gives no gradient to the bias"
-    if isinstance(call.bias, Tensor) and call.needs_grad and _large(call.bias):
-        return f"its backward pass rounds scores off beside a bias of {LARGE:.0f} and more"
-    _, rest = _without_causal(call)
+    causal, rest = _without_causal(call)
     if not all(_written(part) for part in rest):
         return f"the mask {call.mask!r} would have to be written out, queries × keys"
+    if causal and call.factor is not None and not call.factor > 0:
+        return f"its causal mask fails at a scale of {call.factor:g}, which is not positive"
     return None
 
 
@@ -69,7 +79,12 @@ def run(call: Call) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
     )
     if v is not call.v and v.shape[-1] != width:
         output = output[..., :width]
-    return _put_right(call, output, logsumexp)
+    output, logsumexp = _put_right(call, output, logsumexp)
+    if call.needs_grad and _large(logsumexp, LARGE[v.dtype]):
+        output = _ExactGradient.apply(  # type: ignore[no-untyped-call]
+            output.detach(), reduced.detached(), reduced.q, reduced.k, call.v
+        )
+    return output, logsumexp
 
 
 def _without_causal(call: Call) -> tuple[bool, list[Mask]]:
@@ -120,36 +135,80 @@ def _additive(call: Call, masks: list[Mask]) -> Float[Tensor, "#b #h #q k"] | No
     return bias.expand(*bias.shape[:3], k)
 
 
-def _large(bias: Tensor) -> bool:
-    return not unreadable(bias) and bool((bias.isfinite() & (bias.abs() >= LARGE)).any())
+def _large(logsumexp: Tensor, limit: float) -> bool:
+    if unreadable(logsumexp):
+        return False
+    return bool((logsumexp.abs().masked_fill(logsumexp.isinf(), 0.0) >= limit).any())
+
+
+class _ExactGradient(torch.autograd.Function):
+    """The given output of attention; backwards, weights that are computed without a log-sum-exp."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, call: Call, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        ctx.call = call
+        ctx.save_for_backward(q, k, v)
+        return output.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        call: Call = ctx.call
+        assert call.factor is not None
+        q, k, v = (x.to(call.work) for x in ctx.saved_tensors)
+        b, h, n, m = call.sizes
+        parts_q, of_k, of_v = [], torch.zeros_like(k), torch.zeros_like(v)
+        height = max(1, CHUNK // (b * h * m))
+        for start in range(0, n, height):
+            rows, cols = slice(start, min(start + height, n)), slice(0, m)
+            mask, bias = call.mask_block(rows, cols), call.bias_block(rows, cols)
+            upper = grad[:, :, rows].to(call.work)
+            of_rows, more_k, more_v = gradients(
+                q[:, :, rows], k, v, call.factor, upper, mask=mask, bias=bias
+            )
+            parts_q.append(of_rows)
+            of_k, of_v = of_k + more_k, of_v + more_v
+        of_q = torch.cat(parts_q, 2)
+        dtypes = [x.dtype for x in ctx.saved_tensors]
+        return None, None, *(x.to(t) for x, t in zip((of_q, of_k, of_v), dtypes, strict=True))
 
 
 def _put_right(call: Call, output: Tensor, logsumexp: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows with nothing to see: 0 and -inf. Rows whose scores are NaN: NaN.
+    """Rows with nothing to see: 0 and -inf. Rows with a score of NaN or +inf: NaN.
 
-    The operation reports 0 and a log-sum-exp of 0 for both, unless it lets NaN through from where
-    nobody may look. A true log-sum-exp of exactly 0 is rare, so the few rows that have it, or NaN,
-    are computed again. Where numbers cannot be read (while
-    torch traces the call), NaN is taken from the queries alone.
+    The operation reports 0 and a log-sum-exp of 0 for rows without keys and rows of NaN, unless it
+    lets NaN through from masked places; in half precision, rows with +inf are finite. A true
+    log-sum-exp of exactly 0 is rare, so the few rows that have it, NaN or +inf are computed again.
+    Where values are unavailable (while torch traces the call), NaN is taken from the queries and
+    from a log-sum-exp of +inf.
     """
     if unreadable(output):
-        unknown = call.q.isnan().any(-1, keepdim=True)
+        unknown = call.q.isnan().any(-1, keepdim=True) | logsumexp.isposinf().unsqueeze(-1)
         return output.masked_fill(unknown, torch.nan), logsumexp
     found = logsumexp.detach()
-    if torch.linalg.vector_norm(found, -torch.inf).item() > 0:  # the least of them; NaN is not > 0
+    least, most = torch.aminmax(found.abs())
+    if least.item() > 0 and most.item() < torch.inf:  # neither holds for NaN
         return output, logsumexp
-    suspects = (found == 0) | found.isnan()
-    exact, (b, h, _, k) = call.detached(), call.sizes
-    true_output, true_sums = output.detach().clone(), found.clone()
+    suspects = (found == 0) | ~found.isfinite()
+    true_output, true_sums = _rows_again(call, suspects, output.detach(), found)
+    true_sums = torch.where(suspects, true_sums, found)
+    wrong = suspects & (found.isnan() | ~true_sums.isfinite())
+    return torch.where(wrong.unsqueeze(-1), true_output, output), true_sums
+
+
+@torch.no_grad()
+def _rows_again(
+    call: Call, suspects: Tensor, output: Tensor, logsumexp: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Copies of output and log-sum-exp, in which the rows with suspects are computed plainly."""
+    output, logsumexp = output.clone(), logsumexp.clone()
+    b, h, _, k = call.sizes
     height = max(1, CHUNK // (b * h * k))
     for first, last in runs(suspects.flatten(0, 1).any(0).nonzero().flatten().numpy()):
         for start in range(first, last, height):
             rows = slice(start, min(start + height, last))
-            scores = exact.scores(rows, slice(0, k))
+            scores = call.scores(rows, slice(0, k))
             nothing = (scores == -torch.inf).all(-1, keepdim=True)
             weights = torch.softmax(scores, -1).masked_fill_(nothing, 0.0)
-            true_output[:, :, rows] = weighted_sum(weights, exact.v).to(output.dtype)
-            true_sums[:, :, rows] = scores.logsumexp(-1)
-    true_sums = torch.where(suspects, true_sums, found)
-    wrong = suspects & (found.isnan() | ~true_sums.isfinite())
-    return torch.where(wrong.unsqueeze(-1), true_output, output), true_sums
+            output[:, :, rows] = weighted_sum(weights, call.v).to(output.dtype)
+            logsumexp[:, :, rows] = scores.logsumexp(-1)
+    return output, logsumexp
