@@ -17,6 +17,13 @@ from regard.translate.scoring import bleu, chrf
 SAID = ["The cat sat on the mat.", "Ein Hund schläft hier jetzt."]
 RIGHT = ["The cat sat on a mat.", "Ein Hund schläft jetzt hier."]
 
+ITEMS = """\
+{"source": "The cat sleeps.", "targets": ["Die Katze schläft.", "Der Katze Hunde."]}
+
+{"source": "The dog is old.", "targets": ["Der Hunde Katze.", "Der Hund ist alt."]}
+"""
+"""Of the second, the first target is wrong."""
+
 
 class Ran(NamedTuple):
     status: int
@@ -76,7 +83,19 @@ def test_json_and_options(run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (FILES[:1], "Missing option '--reference'"),
+        (FILES[:1], "score: give --reference FILE, or --contrastive FILE"),
+        ([*FILES, "--model=runs/en-de"], "score: --model needs --contrastive"),
+        ([*FILES, "--context=1"], "score: --context needs --contrastive"),
+        (["--contrastive=items", "--lowercase"], "score: --lowercase does not go with --contra"),
+        (["--contrastive=items", "--reference=right.de"], "score: --reference does not go with"),
+        (["--contrastive=items", "--context=-1"], "Invalid value for '--context'"),
+        (["--contrastive=items", "--context=1"], "items, line 1: context missing; leave out"),
+        (["--contrastive=items", "--model=gone"], "gone"),
+        (["--contrastive=gone"], "gone: cannot be read: No such file"),
+        (["--contrastive=blank"], "blank: the file is empty"),
+        (["--contrastive=three"], "three, line 1: not JSON: Expecting value"),
+        (["--contrastive=latin"], "latin, line 2: byte 0xe4 is not UTF-8"),
+        (["--contrastive=-"], "standard input: the file is empty"),
         (["--hypothesis=gone", "--reference=right.de"], "gone: cannot be read: No such file"),
         ([*FILES, "--tokenize=moses"], "bleu: tokenize='moses', expected one of 13a, none"),
         (["--hypothesis=said.de", "--reference=three"], "said.de has 2 lines but three has 3; li"),
@@ -89,6 +108,7 @@ def test_json_and_options(run: Run) -> None:
 )
 def test_bad_input_is_one_line(options: list[str], message: str, run: Run, tmp_path: Path) -> None:
     (tmp_path / "three").write_text("a\nb\nc\n", encoding="utf-8")
+    (tmp_path / "items").write_text(ITEMS, encoding="utf-8")
     (tmp_path / "empty").touch()
     (tmp_path / "blank").write_text("\n \n", encoding="utf-8")
     (tmp_path / "latin").write_text("The\nschläft\n", encoding="latin-1")
@@ -123,3 +143,28 @@ def test_nothing_is_waited_for_if_there_is_no_reference(run: Run) -> None:
     found = run("--reference=gone", stdin=b"a\n")
     assert found.err == "regard: gone: cannot be read: No such file or directory\n"
     assert sys.stdin.buffer.tell() == 0
+
+
+def test_contrastive(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "items.jsonl").write_text(ITEMS, encoding="utf-8")
+    found = run("--contrastive=items.jsonl")
+    assert (found.status, found.err) == (0, "")
+    assert found.out.splitlines() == [
+        "          accuracy      n  95 % interval",
+        "all        50.0 %       2  9.5–90.5 %",
+        "guessing   50.0 %",
+    ]
+    assert run("--contrastive=-", stdin=ITEMS.encode()) == found
+
+
+def test_contrastive_json_with_context(run: Run, tmp_path: Path) -> None:
+    items = [json.loads(line) | {"context": "A house."} for line in ITEMS.split("\n") if line]
+    text = "\n".join(map(json.dumps, items))
+    (tmp_path / "items.jsonl").write_text(text, encoding="utf-8")
+    found = json.loads(run("--contrastive=items.jsonl", "--context=1", "--json").out)
+    assert found.pop("seconds") > 0
+    half = {"accuracy": 0.5, "n": 2, "correct": 1}
+    assert {key: found[key] for key in half} == half
+    assert (found["model"], found["context"]) == ("pocket-en-de", 1)
+    assert (found["chance"], found["targets"]) == (0.5, 4)
+    assert found["words"]["die"]["n"] == 1

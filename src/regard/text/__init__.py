@@ -1,6 +1,6 @@
 """Text: subwords, sentence pairs and batches."""
 
-from regard.text.batching import Batch, Batches, padded
+from regard.text.batching import Batch, Batches, by_length, padded
 from regard.text.corpus import Cleaning, EncodedPairs, Report, read_lines, read_pairs
 from regard.text.tokenizer import Tokenizer
 
@@ -11,6 +11,7 @@ __all__ = [
     "EncodedPairs",
     "Report",
     "Tokenizer",
+    "by_length",
     "padded",
     "read_lines",
     "read_pairs",

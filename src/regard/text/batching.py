@@ -41,6 +41,22 @@ def padded(
     return torch.from_numpy(rows), torch.from_numpy(lengths)
 
 
+def by_length(lengths: Sequence[int], budget: int, most: int | None = None) -> Iterator[list[int]]:
+    """Numbers of sentences of like length, longest first: as many as the budget of tokens allows.
+
+    Never more than `most` together.
+
+    >>> list(by_length([3, 9, 4, 8], budget=20))
+    [[1, 3], [2, 0]]
+    """
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    start = 0
+    while start < len(order):
+        count = min(max(1, budget // lengths[order[start]]), most or len(order))
+        yield order[start : start + count]
+        start += count
+
+
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Sentences side by side, padded: owns the shift of the target and the masks."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import Literal, overload
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import FileError, OptionError
 from regard.nn import Transformer
-from regard.text import Tokenizer
+from regard.text import Tokenizer, by_length
 from regard.text.words import Span
 from regard.translate.alignment import (
     Alignment,
@@ -24,6 +26,7 @@ from regard.translate.alignment import (
 )
 from regard.translate.model_files import TOKENIZER, bundled, load_trained
 from regard.translate.precision import PRECISIONS, products_in
+from regard.translate.probability import log_probabilities
 from regard.translate.search import Hypothesis, search
 from regard.translate.splitting import split
 from regard.translate.strategies import Beam, Strategy, check_n_best, check_whole
@@ -112,7 +115,7 @@ class Translator:
                 f"{model.output.dtype}; use model.float()"
             )
         self.model, self.tokenizer, self.precision = model, tokenizer, precision
-        most = model.config.max_length - 1  # its end needs a place as well
+        most = model.config.max_length - 1  # the end needs a place as well
         if longest is not None:
             check_whole("Translator", "longest", longest, 1)
         self.longest = most if longest is None else min(longest, most)
@@ -156,7 +159,7 @@ class Translator:
                 That is faster than one batch by all. While somebody watches or cuts, it is one.
             first: the number of the first text, of those that are drawn by one seed.
         """
-        how, texts = _strategy(how, beam), _listed(texts)
+        how, texts = _strategy(how, beam), _listed("translate", "texts", texts)
         check_n_best("translate", how, n_best)
         for name, value in (("batch", batch), ("threads", threads)):
             check_whole("translate", name, value, 1)
@@ -195,6 +198,52 @@ class Translator:
             )
             first += len(chunk)
 
+    @overload
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        tokens: Literal[False] = False,
+        threads: int | None = None,
+    ) -> list[float]: ...
+    @overload
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        tokens: Literal[True],
+        threads: int | None = None,
+    ) -> list[list[float]]: ...
+    def score(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        tokens: bool = False,
+        threads: int | None = None,
+    ) -> list[float] | list[list[float]]:
+        """log p(target | source) of each pair: the natural logarithm, end of sentence included.
+
+        Args:
+            sources: the texts that were translated, one for each target.
+            targets: their translations, which are scored whole, however long.
+            tokens: return a list for each pair: log p of every subword of the target, as
+                `tokenizer.encode` splits it, and of the end. It sums to the log p of the pair.
+            threads: batches that are computed at once, each by one thread; one per core by default.
+        """
+        sources, targets = (
+            _listed("score", name, texts)
+            for name, texts in (("sources", sources), ("targets", targets))
+        )
+        threads = torch.get_num_threads() if threads is None else threads
+        check_whole("score", "threads", threads, 1)
+        ids = [self.tokenizer.encode_batch(texts) for texts in (sources, targets)]
+        with evaluating(self.model):
+            found = log_probabilities(self.model, *ids, threads=threads, precision=self.precision)
+        return found if tokens else [math.fsum(one) for one in found]
+
     def align(
         self, translations: Sequence[Translation], *, layer: int | None = None
     ) -> list[Alignment]:
@@ -209,7 +258,7 @@ class Translator:
         weights: dict[int, Tensor] = {}
         lengths = [max(len(part.ids), len(part.found.tokens)) + 1 for part in parts]
         with evaluating(self.model):
-            for chosen in _batches(lengths, BATCH):
+            for chosen in by_length(lengths, BATCH):
                 sources = [parts[i].ids for i in chosen]
                 targets = [parts[i].found.tokens for i in chosen]
                 found = attention_to_source(self.model, sources, targets, layer)
@@ -268,7 +317,7 @@ class Translator:
         side_by_side = how.size if isinstance(how, Beam) else n_best
         lengths = [(len(ids) + 1) * side_by_side for ids in sources]
         each = -(-len(lengths) // useful(threads))  # so that all threads have something to do
-        batches = list(_batches(lengths, batch, each))
+        batches = list(by_length(lengths, batch, each))
 
         def searched(rows: list[int]) -> list[list[Hypothesis]]:
             chosen = [sources[row] for row in rows]
@@ -321,30 +370,19 @@ def _strategy(how: Strategy | None, beam: int | None) -> Strategy:
     return how if how is not None else Beam(5 if beam is None else beam)
 
 
-def _listed(texts: object) -> list[str]:
-    """The texts, of which each is one."""
+def _listed(caller: str, name: str, texts: object) -> list[str]:
+    """The texts as a list; raises if they are anything else."""
     if isinstance(texts, str):
-        raise OptionError("translate: texts is one text, expected a list; use [text]")
+        raise OptionError(f"{caller}: {name} is one text, expected a list; use [text]")
     if not isinstance(texts, Iterable):
-        raise OptionError(f"translate: texts is {type(texts).__name__}, expected a list of texts")
+        raise OptionError(f"{caller}: {name} is {type(texts).__name__}, expected a list of texts")
     listed = list(texts)
     for number, text in enumerate(listed):
         if not isinstance(text, str):
             raise OptionError(
-                f"translate: texts[{number}] is {type(text).__name__}, expected a text (str)"
+                f"{caller}: {name}[{number}] is {type(text).__name__}, expected a text (str)"
             )
     return listed
-
-
-def _batches(lengths: Sequence[int], budget: int, most: int | None = None) -> Iterator[list[int]]:
-    """Numbers of sentences of like length, the longest first: as many as the budget allows, and
-    never more than `most`."""
-    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-    start = 0
-    while start < len(order):
-        count = min(max(1, budget // lengths[order[start]]), most or len(order))
-        yield order[start : start + count]
-        start += count
 
 
 @contextmanager
