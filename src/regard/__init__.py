@@ -1,60 +1,75 @@
 """Self-attention you can see through."""
 
-from importlib import import_module
-from typing import Any
+from __future__ import annotations
 
-from regard import nn, view
-from regard.attention import (
-    Additive,
-    ALiBi,
-    Bilinear,
-    Learned,
-    Look,
-    RelativeBias,
-    Rotary,
-    Scaled,
-    Sinusoidal,
-    attend,
-    causal,
-    dense,
-    keys,
-    look,
-    padding,
-    prefix,
-    scaled_dot_product_attention,
-    segments,
-    steps,
-    window,
-)
-from regard.errors import (
-    DtypeError,
-    FileError,
-    MemoryLimitError,
-    OptionError,
-    RegardError,
-    ShapeError,
-    StaleError,
-    WordError,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard import nn, view
+    from regard.attention import (
+        Additive,
+        ALiBi,
+        Bilinear,
+        Learned,
+        Look,
+        RelativeBias,
+        Rotary,
+        Scaled,
+        Sinusoidal,
+        attend,
+        causal,
+        dense,
+        keys,
+        look,
+        padding,
+        prefix,
+        scaled_dot_product_attention,
+        segments,
+        steps,
+        window,
+    )
+    from regard.errors import (
+        DtypeError,
+        FileError,
+        MemoryLimitError,
+        OptionError,
+        RegardError,
+        ShapeError,
+        StaleError,
+        WordError,
+    )
+    from regard.lens import Lens, cut, watch
+    from regard.translate import Translator
+    from regard.vectors import Vectors, contextualise, similar
 
 __version__ = "0.1.0"
 
-_LATER = {
-    "Lens": "regard.lens",
-    "Translator": "regard.translate",
-    "Vectors": "regard.vectors",
-    "contextualise": "regard.vectors",
-    "cut": "regard.lens",
-    "similar": "regard.vectors",
-    "watch": "regard.lens",
+_PLACES = {
+    "attention": (
+        "ALiBi Additive Bilinear Learned Look RelativeBias Rotary Scaled Sinusoidal attend causal "
+        "dense keys look padding prefix scaled_dot_product_attention segments steps window"
+    ),
+    "errors": (
+        "DtypeError FileError MemoryLimitError OptionError RegardError ShapeError StaleError "
+        "WordError"
+    ),
+    "lens": "Lens cut watch",
+    "translate": "Translator",
+    "vectors": "Vectors contextualise similar",
 }
-"""Names that are loaded when they are first asked for: not everybody translates."""
+"""Where the names are. Each is loaded when first asked for, so that the program can answer Ctrl-C,
+``--version`` and ``--help`` before torch is imported."""
+_MODULE = {name: module for module, names in _PLACES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name in ("nn", "view", *_PLACES):
+        return import_module(f"regard.{name}")
+    if name not in _MODULE:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+    found = globals()[name] = getattr(import_module(f"regard.{_MODULE[name]}"), name)
+    return found
 
 
 def __dir__() -> list[str]:

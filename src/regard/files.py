@@ -1,4 +1,4 @@
-"""Writing files so that nothing is ever half-written."""
+"""Reading files that are files, and writing them so that nothing is ever half-written."""
 
 from __future__ import annotations
 
@@ -39,6 +39,21 @@ def write_text(path: str | Path, forms: Mapping[str, Callable[[], str]], caller:
                 f"{caller}: cannot write {target}: the text has characters that are not Unicode"
             ) from None
         raise
+
+
+def check_regular(path: Path) -> None:
+    """Raise if this is a pipe or a device, which may never end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise FileError(f"{path}: not a regular file, but a pipe, a socket or a device")
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of a regular file."""
+    check_regular(path)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def why(error: Exception) -> str:

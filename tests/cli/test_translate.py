@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import IO, NamedTuple
 
 import pytest
+import torch
 
 from regard.cli import main
 from regard.text import Tokenizer
@@ -252,11 +253,42 @@ def test_bad_options_are_one_line(options: list[str], message: str, run: Run, mo
 
 def test_bytes_that_are_not_utf8(run: Run, model: Path, tmp_path: Path) -> None:
     found = run(f"--model={model}", stdin=b"one.\ntw\xff.\n")
-    assert found.status == 1
+    assert (found.status, found.out) == (1, "eins!\n")  # the lines before it are answered
     assert "standard input, line 2: byte 0xff is not UTF-8 (invalid start byte); conv" in found.err
     (tmp_path / "in.en").write_bytes(b"one.\ntw\xff.\n")
     found = run(f"--model={model}", "in.en")
     assert "in.en, line 2: byte 0xff is not UTF-8" in found.err
+    assert found.out == "eins!\n"
+
+
+def test_lines_without_an_end_are_refused(run: Run, model: Path, tmp_path: Path) -> None:
+    message = "line 2: more than 100,000 characters; break it into lines"
+    found = run(f"--model={model}", stdin=b"one.\n" + b"x" * 100_001)
+    assert (found.status, found.out) == (1, "eins!\n")
+    assert f"standard input, {message}" in found.err
+    (tmp_path / "in.en").write_bytes(b"one.\n" + b"x" * 100_001)
+    assert f"in.en, {message}" in run(f"--model={model}", "in.en").err
+
+
+def test_long_work_tells_how_far_it_is(
+    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.cli.translate.SILENCE", 0.0)
+    found = run(f"--model={model}", "--batch=1", "--threads=1", stdin=b"one two. " * 9 + b"\n")
+    assert "regard: after line 0, 1 of 9 sentences\n" in found.err
+    assert found.out == " ".join(["eins zwei!"] * 9) + "\n"
+
+
+def test_empty_translations_are_told(run: Run, model: Path, tmp_path: Path) -> None:
+    translator = Translator.load(model)
+    with torch.no_grad():
+        for weight in translator.model.parameters():
+            weight.zero_()
+    save_model(tmp_path / "zero", translator.model)
+    translator.tokenizer.save(tmp_path / "zero" / "tokenizer.json")
+    found = run(f"--model={tmp_path / 'zero'}", stdin=b"one.\n\ntwo.\n")
+    assert found.status == 0
+    assert "regard: 2 of 2 translations are empty; the model is damaged, or not" in found.err
 
 
 # ── as a process of its own ───────────────────────────────────────────────────────────────────
@@ -316,3 +348,22 @@ def test_stopped_from_the_keyboard_is_no_success(model: Path) -> None:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
     assert (errors, process.returncode) == (b"regard: stopped\n", 130)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a signal")
+@pytest.mark.parametrize("wait", [0.2, 0.5])
+def test_stopped_while_it_is_being_imported(wait: float, model: Path) -> None:
+    with started(model) as process:
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(wait)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert (errors, process.returncode) == (b"regard: stopped\n", 130)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell")
+def test_standard_output_that_is_closed(model: Path) -> None:
+    command = f"echo one. | {sys.executable} -m regard translate --model={model} >&-"
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+    found = subprocess.run(command, shell=True, capture_output=True, env=environment, timeout=60)
+    assert (found.stderr, found.returncode) == (b"regard: standard output is closed\n", 1)

@@ -134,9 +134,11 @@ def damaged(path: Path, how: str) -> None:
         content[: cache.PAGE] = b"[]".ljust(cache.PAGE)
     elif how == "format":
         content[: cache.PAGE] = content[: cache.PAGE].replace(b'"format": 1', b'"format": 0')
-    elif how == "negative":
-        old, new = f'"words": {COUNT}'.encode(), f'"words": -{COUNT}'.encode()
+    elif how in ("-4001", "Infinity", "1e999", "true", "9" * 99):
+        old, new = f'"words": {COUNT}'.encode(), f'"words": {how}'.encode()
         content[: cache.PAGE] = content[: cache.PAGE].replace(old, new)[: cache.PAGE]
+    elif how == "nested":
+        content[: cache.PAGE] = b"[" * cache.PAGE
     else:
         content[{"numbers": end // 2, "last number": end - 1, "words": end + 9}[how]] ^= 1
     place.write_bytes(content)
@@ -144,8 +146,8 @@ def damaged(path: Path, how: str) -> None:
 
 @pytest.mark.parametrize(
     "how",
-    ["empty", "cut off", "longer", "no header", "other header", "format", "negative", "numbers",
-     "last number", "words"],
+    ["empty", "cut off", "longer", "no header", "other header", "format", "-4001", "Infinity",
+     "1e999", "true", "9" * 99, "nested", "numbers", "last number", "words"],
 )  # fmt: skip
 def test_a_damaged_cache_is_made_anew(
     path: Path, monkeypatch: pytest.MonkeyPatch, how: str

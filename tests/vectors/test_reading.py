@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import FileError
-from regard.vectors import Vectors, binaryfile, reading, textfile
+from regard.vectors import Vectors, binaryfile, read_words, reading, textfile
 
 GLOVE = "the 0.5 -1 2\ncat 1e-3 0.25 -7.5\nsat 1 2 3\n"
 WORDS = ["the", "cat", "sat"]
@@ -315,3 +315,20 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         )
         with pytest.raises(FileError, match="cannot be read: Is a directory"):
             Vectors.load(tmp_path, cache=cache)
+
+
+@pytest.mark.parametrize("unit", [b"\0", b"\n", b"a ", b"w 1 2 3\n"])
+def test_gzip_that_unpacks_to_far_more_than_it_is(tmp_path: Path, unit: bytes) -> None:
+    path = tmp_path / "v.txt.gz"
+    path.write_bytes(gzip.compress(unit * (2**25 // len(unit))))
+    with pytest.raises(FileError, match="unpacks to more than 300 times its size; it is not a"):
+        Vectors.load(path)
+    with pytest.raises(FileError, match="not a file of word vectors|is it a file of word vectors"):
+        read_words(path, ["zebra"])
+
+
+def test_a_first_line_without_an_end_is_refused_soon(tmp_path: Path) -> None:
+    path = tmp_path / "v.txt"
+    path.write_bytes(b"a" * (textfile.LONGEST + 2**17))
+    with pytest.raises(FileError, match="line 1 has more than 64 MiB; is it a file of word"):
+        Vectors.load(path)

@@ -164,12 +164,13 @@ def test_what_is_written_is_read(
             "line 1: 0 numbers behind the word, expected 1; is it a file of word vectors?",
         ),
         ("the 1 2\ndog 1 2\ncat 4 five\n", "line 3: 'five' is not a number"),
+        ("the 1 2\ndog 1 2\ncat 4 1_0\n", "line 3: '1_0' is not a number"),
         ("the 1 2\ncat 4 nan\n", "line 2: the vector is not finite"),
         ("the 1 2\ncat inf 1\n", "line 2: the vector is not finite"),
         ("the 1 2\ncat 1e39 1\n", "line 2: the vector is not finite"),
         ("", "the file is empty"),
     ],
-    ids=["short", "header", "tabs", "text", "nan", "inf", "too-large", "empty"],
+    ids=["short", "header", "tabs", "text", "underscore", "nan", "inf", "too-large", "empty"],
 )
 def test_a_bad_file_and_its_line(tmp_path: Path, content: str, text: str) -> None:
     path = written(tmp_path, content)

@@ -7,7 +7,6 @@ import os
 import select
 import sys
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 from regard.errors import FileError
@@ -17,6 +16,8 @@ SIZES = (16, 256, 4096)
 """How many lines a chunk has at most: the first few soon, later ones as many as go fast."""
 PATIENCE = 0.05
 """Seconds of silence after which what has come of a chunk is taken for the whole."""
+LONGEST = 100_000
+"""Characters of a line; a longer one is a file whose ends of lines are missing."""
 STDIN = "standard input"
 
 
@@ -24,34 +25,52 @@ def incoming(path: Path | None) -> Iterator[list[str]]:
     """The lines of a file, or of standard input, in chunks, without their ends.
 
     A chunk that is not full is given out when nothing more has come for a moment, so that a program
-    at the other end of a pipe gets its answer to one line before it writes the next.
+    at the other end of a pipe gets its answer to one line before it writes the next; and before an
+    error, so that the lines in front of one that cannot be read are answered.
     """
-    if path is not None:
-        lines = read_lines(path)
-        number = 0
-        while chunk := list(islice(lines, _size(number))):
-            yield chunk
-            number += 1
-        return
-    yield from _standard_input()
-
-
-def _standard_input() -> Iterator[list[str]]:
     chunk: list[str] = []
-    chunks = lines = 0
-    for line in _pieces():
-        if line is not None:
-            lines += 1
-            chunk.append(_text(lines, line))
-        if chunk and (line is None or len(chunk) == _size(chunks)):
+    chunks = 0
+    try:
+        for line in _standard_input() if path is None else _file(path):
+            if line is not None:
+                chunk.append(line)
+            if chunk and (line is None or len(chunk) == _size(chunks)):
+                yield chunk
+                chunk, chunks = [], chunks + 1
+    except FileError:
+        if chunk:
             yield chunk
-            chunk, chunks = [], chunks + 1
+        raise
     if chunk:
         yield chunk
 
 
-def _pieces() -> Iterator[bytes | None]:
+def _file(path: Path) -> Iterator[str]:
+    for number, line in enumerate(read_lines(path), 1):
+        if len(line) > LONGEST:
+            raise _too_long(str(path), number)
+        yield line
+
+
+def _standard_input() -> Iterator[str | None]:
     """The lines of standard input; None where there is a pause."""
+    number = 0
+    for line in _pieces():
+        if line is None:
+            yield None
+            continue
+        number += 1
+        text = _text(number, line)
+        if len(text) > LONGEST:
+            raise _too_long(STDIN, number)
+        yield text
+
+
+def _pieces() -> Iterator[bytes | None]:
+    """The lines of standard input as bytes; None where there is a pause.
+
+    Of a line that does not end, as much as is needed to tell that it is too long.
+    """
     if sys.stdin is None:  # closed by whoever started the program
         return
     try:
@@ -60,7 +79,7 @@ def _pieces() -> Iterator[bytes | None]:
         yield from sys.stdin.buffer
         return
     rest, waits = b"", os.name == "posix"  # elsewhere only sockets can be waited for
-    while True:
+    while len(rest) <= 4 * LONGEST + 4:  # bytes of a character
         if waits and not select.select([source], [], [], PATIENCE)[0]:
             yield None
             select.select([source], [], [])
@@ -77,10 +96,19 @@ def _size(number: int) -> int:
     return SIZES[min(number, len(SIZES) - 1)]
 
 
+def _too_long(where: str, number: int) -> FileError:
+    return FileError(
+        f"{where}, line {number}: more than {LONGEST:,} characters; break it into lines, one "
+        "sentence or paragraph each"
+    )
+
+
 def _text(number: int, line: bytes) -> str:
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
+        if error.reason == "unexpected end of data" and len(line) > 4 * LONGEST:
+            raise _too_long(STDIN, number) from None
         wrong = error.object[error.start]
         raise FileError(
             f"{STDIN}, line {number}: byte 0x{wrong:02x} is not UTF-8 ({error.reason}); "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -57,14 +58,37 @@ def _root(
         print(context.get_help())
 
 
-def main() -> None:
-    """Run the program; bad input ends in one line on standard error and a non-zero status."""
+def prepared() -> typer.Typer:
+    """The program with the verb that was asked for, or with all; its streams can be written to."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            _occupy(number)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    asked = [verb for verb in VERBS if sys.argv[1:2] == [verb]]  # the others cost time to import
+    return program(() if sys.argv[1:] == ["--version"] else asked or VERBS)
+
+
+def run(app: typer.Typer) -> None:
+    """Run the program; bad input ends in one line on standard error and a non-zero status."""
     with warnings.catch_warnings():
         warnings.showwarning = _warn  # type: ignore[assignment]
-        _run()
+        _run(app)
+
+
+def _occupy(number: int) -> None:
+    """Take the place of a stream that was closed before the program began.
+
+    The next file that is opened would have it otherwise. Of standard output there is a stream that
+    fails when it is written to; standard input stays None.
+    """
+    os.open(os.devnull, os.O_RDWR if number == 2 else os.O_RDONLY)
+    if number:
+        stream = io.TextIOWrapper(
+            io.FileIO(number, "w", closefd=False), "utf-8", write_through=True
+        )
+        setattr(sys, "stdout" if number == 1 else "stderr", stream)
 
 
 def _warn(message: Warning | str, *_: object) -> None:
@@ -72,11 +96,10 @@ def _warn(message: Warning | str, *_: object) -> None:
     print(f"regard: {message}", file=sys.stderr)
 
 
-def _run() -> None:
-    asked = [verb for verb in VERBS if sys.argv[1:2] == [verb]]  # the others cost time to import
-    verbs = () if sys.argv[1:] == ["--version"] else asked or VERBS
+def _run(app: typer.Typer) -> None:
     try:
-        status = program(verbs)(prog_name="regard", standalone_mode=False)
+        status = app(prog_name="regard", standalone_mode=False)
+        sys.stdout.flush()
         if status == INTERRUPTED:  # typer returns it, and raises nothing
             print("regard: stopped", file=sys.stderr)
             sys.exit(INTERRUPTED)
@@ -89,7 +112,9 @@ def _run() -> None:
         print(f"regard: {error}", file=sys.stderr)
         sys.exit(1)
     except OSError as error:
-        if not isinstance(error, BrokenPipeError):
+        if error.errno == errno.EBADF:
+            print("regard: standard output is closed", file=sys.stderr)
+        elif not isinstance(error, BrokenPipeError):
             print(f"regard: {error.strerror or error}", file=sys.stderr)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
@@ -19,6 +20,9 @@ from regard.memory import keep_freed_memory
 from regard.translate.model_files import POCKET
 from regard.translate.strategies import Beam, Sampling, Strategy
 from regard.translate.translator import BATCH, Translation, Translator
+
+SILENCE = 10.0
+"""Seconds without an answer after which it is told how far the translation is."""
 
 
 def translate(
@@ -72,9 +76,12 @@ def translate(
     threads = torch.get_num_threads() if threads is None else threads
     if source and output and source.exists() and output.exists() and output.samefile(source):
         raise OptionError(f"translate: {output} is what is read; write to another file")
-    results = _translated(translator, source, how, n_best=n_best, batch=batch, threads=threads)
+    told = _Progress(hidden=output is not None or not sys.stdout.isatty())
+    results = _translated(
+        translator, source, how, told, n_best=n_best, batch=batch, threads=threads
+    )
     first = next(results)  # before anything is written over: it may not be readable
-    done = 0
+    done = empty = asked = 0
     with _opened(output) as out:
         for found in chain([first], results):
             aligned = translator.align(found) if alignment else []
@@ -90,18 +97,21 @@ def translate(
                 out.write(f"{text}\n".encode(errors="replace"))
             out.flush()
             done += len(found)
-            _progress(done, out)
-        _progress(done, out, end="\n")
+            asked += sum(bool(one.source.strip()) for one in found)
+            empty += sum(bool(one.source.strip()) and not one.text for one in found)
+            told.lines(done)
+        told.end()
+    _remark_empty(empty, asked)
 
 
 def _translated(
-    translator: Translator, source: Path | None, how: Strategy, **options: int
+    translator: Translator, source: Path | None, how: Strategy, told: _Progress, **options: int
 ) -> Iterator[list[Translation]]:
     """The translations of what comes in, chunk by chunk; at last of nothing, so that options are
     looked at even if no line comes."""
     done = 0
     for chunk in chain(incoming(source), [[]]):
-        yield translator.translate(chunk, how, first=done, **options)
+        yield translator.translate(chunk, how, first=done, progress=told.sentences, **options)
         done += len(chunk)
 
 
@@ -180,7 +190,37 @@ def _remark(number: int, one: Translation, longest: int) -> None:
         print(f"regard: line {number}: the model found no end; cut off", file=sys.stderr)
 
 
-def _progress(done: int, out: BinaryIO, end: str = "") -> None:
-    """How many lines are done, for somebody who waits and does not see them."""
-    if sys.stderr.isatty() and not out.isatty():
-        print(f"\r{done:,} lines", end=end, file=sys.stderr, flush=True)
+def _remark_empty(empty: int, asked: int) -> None:
+    """Say that lines were translated to nothing, which a damaged model does with all of them."""
+    if empty:
+        why = "; the model is damaged, or not trained" if empty == asked else ""
+        print(f"regard: {empty:,} of {asked:,} translations are empty{why}", file=sys.stderr)
+
+
+class _Progress:
+    """Says on standard error how far it is: all the time at a terminal, otherwise now and then."""
+
+    def __init__(self, hidden: bool) -> None:
+        """`hidden`: whether the translations are not seen as they are written."""
+        self._moving = hidden and sys.stderr.isatty()
+        self._said = time.monotonic()
+        self._done = 0
+
+    def lines(self, done: int) -> None:
+        self._done, self._said = done, time.monotonic()
+        if self._moving:
+            print(f"\r{done:,} lines\033[K", end="", file=sys.stderr, flush=True)
+
+    def sentences(self, done: int, count: int) -> None:
+        """So many of the sentences of the lines that are being translated."""
+        if self._moving and self._done + count > 1:
+            text = f"\r{self._done:,} lines, then {done:,} of {count:,} sentences\033[K"
+            print(text, end="", file=sys.stderr, flush=True)
+        elif time.monotonic() - self._said > SILENCE and done < count:
+            self._said = time.monotonic()
+            text = f"regard: after line {self._done:,}, {done:,} of {count:,} sentences"
+            print(text, file=sys.stderr)
+
+    def end(self) -> None:
+        if self._moving:
+            print(file=sys.stderr)

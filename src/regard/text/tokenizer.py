@@ -22,11 +22,13 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from regard.errors import FileError, OptionError
-from regard.files import write_text
+from regard.files import read_regular, write_text
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 SPACE = "▁"
 """How pieces show the space before a word; in a text it counts as a space."""
+WHITE = rf"[\s\x1c-\x1f{SPACE}]+"
+"""White space as a regular expression, the only one in a file that `Tokenizer.save` writes."""
 MARK = "\uffff"
 """What stands behind words that are shown to the trainer once more; no character of any text."""
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
@@ -113,15 +115,19 @@ class Tokenizer:
     def load(cls, path: str | Path) -> Tokenizer:
         """The tokenizer that `save` wrote."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except OSError as error:
-            raise FileError(f"{path}: cannot be read: {error.strerror}") from None
+            text = read_regular(Path(path)).decode()
         except UnicodeDecodeError:
             raise FileError(f"{path}: not UTF-8 text, so not a tokenizer.json") from None
         try:
             inner = tokenizers.Tokenizer.from_str(text)
         except Exception as error:  # the library raises nothing more special
             raise FileError(f"{path}: not a tokenizer.json, or damaged: {error}") from None
+        for pattern in _patterns(json.loads(text)):
+            if pattern != WHITE:  # others may take for ever, or make the library panic
+                raise FileError(
+                    f"{path}: has the regular expression {pattern[:80]!r}, which regard does not "
+                    "write; use the tokenizer.json that the model was trained with"
+                )
         _check(path, inner)
         return cls(inner)
 
@@ -265,7 +271,7 @@ def _unigram(lines: Iterable[str], size: int) -> tokenizers.Tokenizer:
         [
             normalizers.NFC(),
             # What Python's str.split() takes for white space, and the sign for a space itself.
-            normalizers.Replace(tokenizers.Regex(rf"[\s\x1c-\x1f{SPACE}]+"), " "),
+            normalizers.Replace(tokenizers.Regex(WHITE), " "),
             normalizers.Strip(),
         ]
     )
@@ -343,6 +349,19 @@ def _without_added(inner: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
     content: dict[str, Any] = json.loads(inner.to_str())
     content["added_tokens"] = []
     return tokenizers.Tokenizer.from_str(json.dumps(content))
+
+
+def _patterns(content: object) -> Iterator[str]:
+    """The regular expressions in a tokenizer.json."""
+    todo = [content]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, dict):
+            if isinstance(pattern := one.get("Regex"), str):
+                yield pattern
+            todo += [part for name, part in one.items() if name != "model"]
+        elif isinstance(one, list):
+            todo += one
 
 
 def _check(path: str | Path, inner: tokenizers.Tokenizer) -> None:

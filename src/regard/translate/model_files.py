@@ -15,6 +15,7 @@ import dataclasses
 import json
 import os
 import warnings
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from regard.errors import FileError, OptionError, shape
-from regard.files import make_usual, write_text
+from regard.files import check_regular, make_usual, read_regular, write_text
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer
 from regard.translate.checkpoint import Checkpoint, Checkpoints
@@ -126,6 +127,8 @@ def load_trained(folder: str | Path) -> tuple[Transformer, int | None]:
     folder = bundled(folder)
     unfinished = not (folder / SHAPE).exists() and is_run(folder)
     config, longest, path, weights = _unfinished(folder) if unfinished else _finished(folder)
+    for name, size in _large_weights(config):  # before memory is asked for
+        _check_weight(path, weights, name, size)
     with torch.random.fork_rng(devices=[]):  # the device "meta" would take a second to wake up
         model = Transformer(config)
     wanted = {
@@ -143,7 +146,7 @@ def load_trained(folder: str | Path) -> tuple[Transformer, int | None]:
 def is_run(folder: Path) -> bool:
     """Whether `regard train` has begun something in this folder."""
     try:
-        content = json.loads((folder / RUN).read_bytes())
+        content = json.loads(read_regular(folder / RUN))
     except (OSError, ValueError, RecursionError):
         return False
     return isinstance(content, dict) and content.keys() >= SECTIONS.keys()
@@ -164,7 +167,7 @@ def _finished(folder: Path) -> Stored:
 def _unfinished(folder: Path) -> Stored:
     """The best that a run has come to so far."""
     path, checkpoints = folder / RUN, Checkpoints(folder / CHECKPOINTS)
-    run = RunConfig.from_json(path.read_bytes(), str(path))
+    run = RunConfig.from_json(read_regular(path), str(path))
     found = _best_so_far(checkpoints)
     if found is None:
         raise FileError(
@@ -225,9 +228,7 @@ def _read_shape(path: Path) -> TransformerConfig:
 
 def _content(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}") from None
+        content = json.loads(read_regular(path))
     except (ValueError, RecursionError) as error:  # also text that is not UTF-8
         raise FileError(f"{path}: not JSON, or damaged: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
@@ -241,6 +242,7 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:
+    check_regular(path)
     try:
         stored = load_file(path)
     except FileNotFoundError:
@@ -249,19 +251,41 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
     except SafetensorError as error:
         raise FileError(f"{path}: damaged or cut short ({error}); copy it once more") from None
+    for name, weight in stored.items():
+        if not weight.is_floating_point():
+            raise FileError(
+                f"{path}: {name} is stored as {str(weight.dtype).removeprefix('torch.')}, expected "
+                "floating-point numbers; export the model again"
+            )
     # Copied, not mapped: the model must not change when the file does.
     return {name: weight.to(torch.float32, copy=True) for name, weight in stored.items()}
 
 
+def _large_weights(config: TransformerConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The names and shapes of the weights that a model's size is made of, one after the other."""
+    width = config.width
+    yield TABLE, (config.vocabulary, width)
+    if config.position == "learned":
+        yield "source.position.table", (config.max_length, width)
+    for stack, depth in (("encoder", config.encoder_depth), ("decoder", config.decoder_depth)):
+        for i in range(depth):
+            yield f"{stack}.blocks.{i}.attention.w_q", (width, width)
+            yield f"{stack}.blocks.{i}.feed_forward.w_in", (width, config.feed_forward)
+
+
+def _check_weight(path: Path, weights: dict[str, Tensor], name: str, size: tuple[int, ...]) -> None:
+    if name not in weights:
+        raise FileError(f"{path}: {name} is missing, which {SHAPE} beside it asks for")
+    if weights[name].shape != size:
+        raise FileError(
+            f"{path}: {name} has shape {shape(weights[name])}, but {SHAPE} beside it asks for "
+            f"({','.join(map(str, size))})"
+        )
+
+
 def _check_weights(path: Path, weights: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
     for name, weight in wanted.items():
-        if name not in weights:
-            raise FileError(f"{path}: {name} is missing, which {SHAPE} beside it asks for")
-        if weights[name].shape != weight.shape:
-            raise FileError(
-                f"{path}: {name} has shape {shape(weights[name])}, but {SHAPE} beside it asks for "
-                f"{shape(weight)}"
-            )
+        _check_weight(path, weights, name, tuple(weight.shape))
         if not weights[name].isfinite().all():
             raise FileError(
                 f"{path}: {name} has numbers that are not finite; the training diverged, or the "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import Literal, overload
 
 import torch
@@ -147,6 +148,7 @@ class Translator:
         batch: int = BATCH,
         threads: int = 1,
         first: int = 0,
+        progress: Callable[[int, int], object] | None = None,
     ) -> list[Translation]:
         """The translations of the texts, in their order; of an empty text, an empty one.
 
@@ -158,6 +160,7 @@ class Translator:
             threads: search so many batches at once, each by one thread alone, at most one a core.
                 That is faster than one batch by all. While somebody watches or cuts, it is one.
             first: the number of the first text, of those that are drawn by one seed.
+            progress: called after each batch with how many sentences are done, and of how many.
         """
         how, texts = _strategy(how, beam), _listed("translate", "texts", texts)
         check_n_best("translate", how, n_best)
@@ -166,7 +169,9 @@ class Translator:
         check_whole("translate", "first", first, 0)
         pieces = self._pieces(texts)
         numbers = [first + number for number, *_ in pieces]
-        found = self._search([ids for *_, ids in pieces], how, n_best, batch, numbers, threads)
+        found = self._search(
+            [ids for *_, ids in pieces], how, n_best, batch, numbers, threads, progress
+        )
         parts: list[list[list[_Part]]] = [[] for _ in texts]
         for (number, start, source, ids), hypotheses in zip(pieces, found, strict=True):
             said = self.tokenizer.decode_batch([one.tokens for one in hypotheses])
@@ -312,18 +317,26 @@ class Translator:
         batch: int,
         numbers: list[int],
         threads: int,
+        progress: Callable[[int, int], object] | None,
     ) -> list[list[Hypothesis]]:
         """What is found for each source, searched in batches of like length."""
         side_by_side = how.size if isinstance(how, Beam) else n_best
         lengths = [(len(ids) + 1) * side_by_side for ids in sources]
         each = -(-len(lengths) // useful(threads))  # so that all threads have something to do
         batches = list(by_length(lengths, batch, each))
+        done, lock = 0, Lock()
 
         def searched(rows: list[int]) -> list[list[Hypothesis]]:
             chosen = [sources[row] for row in rows]
             drawn = [numbers[row] for row in rows]
             with products_in(self.precision, self.model.output.device):
-                return search(self.model, chosen, how, n_best=n_best, numbers=drawn)
+                found = search(self.model, chosen, how, n_best=n_best, numbers=drawn)
+            if progress is not None:
+                nonlocal done
+                with lock:
+                    done += len(rows)
+                    progress(done, len(sources))
+            return found
 
         with evaluating(self.model):
             found = dict(

@@ -66,7 +66,7 @@ def fingerprint(path: Path) -> dict[str, Any] | None:
 def open_cache(path: Path, source: dict[str, Any]) -> Opened | None:
     """Words and numbers of a file with this fingerprint, if there is a cache and it is sound."""
     for place in _places(path):
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return _read(place, source)
     return None
 
@@ -148,7 +148,9 @@ def _read(place: Path, source: dict[str, Any]) -> Opened:
         about = json.loads(file.read(PAGE))
         if about["format"] != FORMAT or about["source"] != source:
             raise ValueError("of another file")
-        words, width = int(about["words"]), int(about["width"])
+        words, width = about["words"], about["width"]
+        if not all(type(size) is int and 0 <= size < 2**40 for size in (words, width)):
+            raise ValueError("damaged header")
         file.seek(PAGE + 4 * words * width)
         text = file.read()
     if blake2b(text, digest_size=16).hexdigest() != about["text"]:

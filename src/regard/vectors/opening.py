@@ -6,12 +6,38 @@ import gzip
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedIOBase
+from io import BufferedIOBase, BufferedReader, RawIOBase
 from pathlib import Path
+from typing import Any
 
 from regard.errors import FileError
 
 GZIP = b"\x1f\x8b"
+BUFFER = 2**20
+"""Bytes that are unpacked at once."""
+MOST = 300
+"""How much larger than the gzipped file its content may be; numbers shrink to a third."""
+
+
+class _Unpacked(RawIOBase):
+    """What a gzipped file unpacks to, unless it is far more than numbers could be."""
+
+    def __init__(self, path: Path, unpacked: gzip.GzipFile, packed: BufferedReader) -> None:
+        self._path, self._unpacked, self._packed = path, unpacked, packed
+        self._size = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        size = self._unpacked.readinto(buffer)
+        self._size += size
+        if self._size > BUFFER + MOST * self._packed.tell():
+            raise FileError(
+                f"{self._path}: unpacks to more than {MOST} times its size; it is not a file of "
+                "word vectors"
+            )
+        return size
 
 
 @contextmanager
@@ -28,7 +54,7 @@ def opened(path: Path) -> Iterator[BufferedIOBase]:
                 return
             try:
                 with gzip.GzipFile(fileobj=raw) as unpacked:
-                    yield unpacked
+                    yield BufferedReader(_Unpacked(path, unpacked, raw), BUFFER)
             except (EOFError, zlib.error, gzip.BadGzipFile):
                 at = raw.tell()
                 raise

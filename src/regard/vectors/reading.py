@@ -33,8 +33,8 @@ def read_chunks(path: Path) -> Iterator[Chunk]:
     """
     with opened(path) as file:
         head = file.read(HEAD)
-        while head and b"\n" not in head and len(head) < LONGEST and (more := file.read(HEAD)):
-            head += more
+        if head and b"\n" not in head:
+            head += file.readline(LONGEST)
         if not head:
             raise FileError(f"{path}: the file is empty")
         for beginning, what in STRANGERS.items():

@@ -196,11 +196,12 @@ def _text(path: Path, number: int, word: bytes) -> str:
 
 
 def is_number(text: bytes) -> bool:
+    """Whether this is a number as programs write it; Python also takes ``1_0`` for one."""
     try:
         float(text)
     except ValueError:
         return False
-    return True
+    return b"_" not in text
 
 
 def _numbers(
