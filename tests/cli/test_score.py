@@ -94,7 +94,7 @@ def test_json_and_options(run: Run) -> None:
         (["--contrastive=gone"], "gone: cannot be read: No such file"),
         (["--contrastive=blank"], "blank: the file is empty"),
         (["--contrastive=three"], "three, line 1: not JSON: Expecting value"),
-        (["--contrastive=latin"], "latin, line 2: byte 0xe4 is not UTF-8"),
+        (["--contrastive=latin"], "latin, line 1: not JSON"),
         (["--contrastive=-"], "standard input: the file is empty"),
         (["--hypothesis=gone", "--reference=right.de"], "gone: cannot be read: No such file"),
         ([*FILES, "--tokenize=moses"], "bleu: tokenize='moses', expected one of 13a, none"),
