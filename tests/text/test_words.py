@@ -89,11 +89,17 @@ def test_scripts_without_spaces_end_words_where_subwords_end() -> None:
     assert words.names == ("猫", "が", "道を")
 
 
-def test_a_token_over_two_words_is_shared() -> None:
+def test_words_that_share_a_token_are_one() -> None:
     words = Words("ab c.", ("ab c", "."), ((0, 4), (4, 5)), (False, False))
-    assert words.names == ("ab", "c", ".")
-    summed = words.summed(torch.tensor([0.9, 0.1]))
-    torch.testing.assert_close(summed, torch.tensor([0.6, 0.3, 0.1]))
+    assert words.names == ("ab c", ".")
+    assert words.summed(torch.tensor([0.9, 0.1])).tolist() == pytest.approx([0.9, 0.1])
+    assert words.find("ab") == words.find("C") == 0
+
+
+def test_a_full_stop_in_the_token_of_a_word_belongs_to_it() -> None:
+    words = Words("so tired.", ("so", "tire", "d."), ((0, 2), (3, 7), (7, 9)), (False,) * 3)
+    assert words.names == ("so", "tired.")
+    assert words.tokens_of(words.find("tired")) == [1, 2]
 
 
 def test_spaces_belong_to_the_word_behind_them() -> None:

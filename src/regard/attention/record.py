@@ -18,6 +18,7 @@ from torch import Tensor
 
 from regard.attention._call import Call, Span, exactly, spread
 from regard.attention.kernels import blocked, fused
+from regard.attention.link_effects import link_effects
 from regard.attention.scores import Scaled, Score
 from regard.errors import MemoryLimitError, OptionError, StaleError
 
@@ -141,6 +142,36 @@ class Look:
         lengths = spread(lengths, call.q.shape[1])[:, _indices(heads, call.q.shape[1], "heads")]
         weights = self._softmax("contributions", queries, heads, limit)
         return call.restore(weights * lengths.mT)
+
+    @_exact
+    def effects(
+        self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT
+    ) -> Float[Tensor, "*bh q k"]:
+        """For each link, how cutting it would change the metric, to first order: M(cut) - M.
+
+        Needs the gradient of a backward pass; see `regard.attention.link_effects` for the formula.
+        """
+        scores = self._rows("effects", self._call, queries, heads, limit)
+        gradient = self.gradient_of_weights(queries, heads)
+        gradient = gradient.reshape(scores.shape)
+        return self._call.restore(link_effects(scores, gradient)[1])
+
+    @_exact
+    def gradient_of_weights(
+        self, queries: Which = None, heads: Which = None
+    ) -> Float[Tensor, "*bh q k"]:
+        """The gradient of the metric with respect to each weight: that of its output · value."""
+        call = self._call
+        if self.output_gradient is None:
+            raise OptionError(
+                "effects: there is no gradient of the output; run the model and call backward() "
+                "inside `with regard.watch(model, gradients=True)`"
+            )
+        b, h, q, _ = call.sizes
+        chosen = _indices(heads, h, "heads")
+        g = self.output_gradient.reshape(b, h, q, -1).to(call.work)[:, chosen]
+        g = g[:, :, _indices(queries, q, "queries")]
+        return call.restore(g @ spread(call.v.to(call.work), h)[:, chosen].mT)
 
     @_exact
     def top(self, n: int) -> tuple[Float[Tensor, "*bh q n"], Int64[Tensor, "*bh q n"]]:

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from operator import index
 
 import numpy as np
@@ -206,9 +207,12 @@ class Words:
         if not ordinal.isdecimal() or not wanted:
             wanted, ordinal = word, ""
         names = [(i, name) for i, name in enumerate(self._written) if self.is_word[i]]
+        parts = [(i, part) for i, name in names for part in WORD.findall(name)]
         found = (
             [i for i, name in names if name == wanted]
+            or [i for i, part in parts if part == wanted]
             or [i for i, name in names if name.casefold() == wanted.casefold()]
+            or [i for i, part in parts if part.casefold() == wanted.casefold()]
             or [i for i, name in enumerate(self.names) if name == wanted]
         )
         if not found:
@@ -315,7 +319,11 @@ class Words:
 
     @cached_property
     def _words(self) -> list[Span]:
-        """The spans of words; where a script has no spaces, they end where subwords do."""
+        """The spans of words; where a script has no spaces, they end where subwords do.
+
+        Words that share a subword, such as a last word and the full stop behind it where the
+        tokenizer joins them, are one.
+        """
         found: list[Span] = []
         ends = sorted({edge for span in self.spans for edge in span})
         for start, end in word_spans(self.text):
@@ -323,7 +331,22 @@ class Words:
             if UNSPACED.search(self.text, start, end):
                 cuts += [edge for edge in ends if start < edge < end]
             found += zip(cuts, [*cuts[1:], end], strict=True)
-        return found
+        return self._joined(found)
+
+    def _joined(self, words: list[Span]) -> list[Span]:
+        """The words, those that share a subword as one."""
+        shared = {
+            word
+            for (before, _, _), (token, word, _) in pairwise(overlaps(self._inked, words))
+            if token == before and not self.special[token]
+        }
+        joined: list[Span] = []
+        for i, (start, end) in enumerate(words):
+            if i in shared:
+                joined[-1] = joined[-1][0], end
+            else:
+                joined.append((start, end))
+        return joined
 
 
 class _Apart(Words):
