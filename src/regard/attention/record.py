@@ -63,6 +63,8 @@ class Look:
     output_gradient: Float[Tensor, "*bh q e"] | None = None
     """Gradient of the metric with respect to `output`; set by ``watch(model, gradients=True)``
     once the metric's backward pass has run."""
+    weights_gradient: Float[Tensor, "*bh q k"] | None = None
+    """The same with respect to the weights, where the model writes attention out by itself."""
 
     def __init__(self, call: Call, output: Tensor, logsumexp: Tensor | None) -> None:
         self._of = call
@@ -162,6 +164,10 @@ class Look:
     ) -> Float[Tensor, "*bh q k"]:
         """The gradient of the metric with respect to each weight: that of its output · value."""
         call = self._call
+        if self.weights_gradient is not None:
+            rows = self.weights_gradient.reshape(call.sizes)
+            rows = rows[:, _indices(heads, call.sizes[1], "heads")]
+            return call.restore(rows[:, :, _indices(queries, call.sizes[2], "queries")])
         if self.output_gradient is None:
             raise OptionError(
                 "effects: there is no gradient of the output; run the model and call backward() "

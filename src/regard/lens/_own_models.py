@@ -34,6 +34,37 @@ class Translating:
         config = translator.model.config
         self.limit = config.max_length if config.position == "learned" else None
         self.vocabulary = len(self.table())
+        self.embeddings = (self.model.source, self.model.target)
+        self.start, self.end = Tokenizer.start, Tokenizer.end
+        self.end_name = self.tokenizer.tokens([self.end])[0]
+
+    def encode(self, reading: Reading, rows: int = 1) -> Tensor:
+        ids = torch.tensor([reading.ids], device=self.model.output.device)
+        return self.model.encode(ids.expand(rows, -1))
+
+    def next_logits(self, memory: Tensor, prefix: Tensor) -> Tensor:
+        return self.model.logits(self.model.decode(prefix, memory)[:, -1])
+
+    def step_logits(self, memory: Tensor, prefix: Tensor) -> Tensor:
+        return self.model.logits(self.model.decode(prefix, memory))
+
+    def encode_target(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text)
+
+    def is_encoder(self, module: str) -> bool:
+        return module.startswith("encoder.")
+
+    def longest_output(self, memory: Tensor) -> int:
+        return longest(memory.shape[1])
+
+    def spell_choice(self, token: int) -> str:
+        return or_named(self.tokenizer.decode([token]), self.tokenizer.tokens([token]))
+
+    def target_words(self, tokens: Sequence[int]) -> Words:
+        text = self.spell(tokens)
+        spans = ((0, 0), *written_spans(self.tokenizer, tokens, text))
+        names = tuple(self.tokenizer.tokens([self.start, *tokens]))
+        return Words(text, names, spans, (True, *[False] * len(tokens)))
 
     def read(self, text: str) -> Reading:
         return _read(self.tokenizer, text, end=True)
@@ -103,10 +134,7 @@ class Translating:
         self.model(
             torch.tensor([reading.ids], device=device), torch.tensor([target], device=device)
         )
-        text = self.spell(said)
-        spans = ((0, 0), *written_spans(self.tokenizer, said, text))
-        special = (True, *[False] * len(said))
-        return Words(text, tuple(self.tokenizer.tokens(target)), spans, special)
+        return self.target_words(said)
 
 
 class Stack(Unaligned):

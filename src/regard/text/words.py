@@ -188,6 +188,11 @@ class Words:
         out.index_add_(-2, names.to(x.device), x[..., tokens, :] * amounts[:, None])
         return out / total[:, None]
 
+    def span(self, name: int) -> Span:
+        """Where in the text a name stands; an empty span for a special token."""
+        unit = self._units[name]
+        return unit if isinstance(unit, tuple) else self.spans[unit]
+
     def tokens_of(self, name: int) -> list[int]:
         """The numbers of the tokens that spell a name, given by its number.
 

@@ -1,0 +1,235 @@
+"""`Prediction`: one choice of a model, a word where it might have written another.
+
+A prediction knows how to compute its logits again, for a batch of equal rows whose attention may be
+cut in different ways, and how the rows and columns of attention are named at that step. Each kind of
+model has its own: translators, causal and masked language models, classifiers, encoders.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor, nn
+
+from regard.lens.cutting import Cut, cut
+from regard.lens.watching import Seen, watch
+from regard.text.words import Words
+
+TOKENS = 8192
+"""Tokens that the model reads at once."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The units along one axis of attention, words and special tokens, with their positions."""
+
+    names: tuple[str, ...]
+    positions: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, words: Words, length: int) -> Axis:
+        """The units of a text whose tokens stand at positions 0, 1, …, up to a length."""
+        units = [tuple(p for p in words.tokens_of(i) if p < length) for i in range(len(words))]
+        kept = [i for i, positions in enumerate(units) if positions]
+        return cls(tuple(words.called(i) for i in kept), tuple(units[i] for i in kept))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def groups(self, length: int) -> Int64[Tensor, " length"]:
+        """The unit at each position; -1 where there is none."""
+        found = torch.full((length,), -1)
+        for unit, positions in enumerate(self.positions):
+            found[list(positions)] = unit
+        return found
+
+    def at(self, position: int) -> int:
+        """The unit at a position."""
+        return next(i for i, positions in enumerate(self.positions) if position in positions)
+
+
+@dataclass(frozen=True)
+class Site:
+    """A module that attends: where in the model it stands, and its number among those."""
+
+    module: str
+    kind: str
+    """``"self"`` or ``"cross"``."""
+    place: str
+    """``"encoder"``, ``"decoder"`` or ``"cross"``."""
+    layer: int
+
+
+class Prediction(ABC):
+    """One choice of a model: `token` where `instead` would have been the alternative."""
+
+    model: nn.Module
+    embeddings: Sequence[nn.Module]
+    """The modules whose outputs the model computes everything else from."""
+    place: str
+    """The place of attention that looks at the input words at this step."""
+    words: Words
+    """The input words."""
+    length: int
+    """Tokens of one row."""
+    token: int
+    instead: int
+    word: str
+    """What `token` writes, as shown to people; for a word of several tokens, the whole word."""
+    word_instead: str
+    written_text: str
+    """The whole output."""
+    position: int | None = None
+    """The number of the word in the output."""
+    note: str = ""
+    """Anything about the question that a reader has to know."""
+    probes: int = 1
+    """Rows of the pass whose gradient is taken."""
+
+    @abstractmethod
+    def logits(self, rows: int = 1, *, reread: bool = True) -> Float[Tensor, "rows choices"]:
+        """The logits at this step, for equal rows; without `reread` the encoder does not run."""
+
+    @abstractmethod
+    def axes(self, place: str) -> tuple[Axis, Axis]:
+        """The units that attend and those attended to, at a place of the model."""
+
+    @property
+    @abstractmethod
+    def queries(self) -> tuple[int, ...]:
+        """The positions of the rows, at `place`, that look at the input words at this step."""
+
+    @abstractmethod
+    def spell(self, token: int) -> str:
+        """A choice as text."""
+
+    def place_of(self, module: str, kind: str) -> str:
+        """The place of a module that attends."""
+        return self.place
+
+    def text_with(self, cuts: Sequence[Sequence[Cut]]) -> list[str]:
+        """What the model writes with each set of links cut."""
+        return [self.spell(int(row.argmax())) for row in self.cut_logits(cuts)]
+
+    def is_word(self, unit: int) -> bool:
+        """Whether an input unit is a word of the text, not a special token."""
+        return self.words.is_word[unit]
+
+    def queries_except(self, positions: Sequence[int]) -> tuple[int, ...]:
+        """The rows from which links to a word at these positions are cut."""
+        return self.queries
+
+    @cached_property
+    def _baseline(self) -> tuple[Tensor, Seen]:
+        """The logits, and the attention with the gradient of the metric."""
+        with (
+            torch.inference_mode(False),
+            torch.enable_grad(),
+            _leaves(self.embeddings) as leaves,
+            watch(self.model, gradients=True) as seen,
+        ):
+            logits = self.logits(self.probes)
+            torch.autograd.grad(self.objective(logits), leaves)
+        return logits[0].detach(), seen
+
+    @property
+    def seen(self) -> Seen:
+        """The attention at this step, with the gradient of the metric at every output."""
+        return self._baseline[1]
+
+    @property
+    def baseline(self) -> Float[Tensor, " choices"]:
+        """The logits with nothing cut."""
+        return self._baseline[0]
+
+    @cached_property
+    def sites(self) -> list[Site]:
+        """The modules that attend, in the order in which they run."""
+        counts: dict[str, int] = {}
+        found = []
+        for module in self.seen:
+            kind = self.seen.kind(module)
+            place = self.place_of(module, kind)
+            found.append(Site(module, kind, place, counts.setdefault(place, 0)))
+            counts[place] += 1
+        return found
+
+    def objective(self, logits: Float[Tensor, "probes choices"]) -> Float[Tensor, ""]:
+        """What the gradient is taken of: the metric."""
+        return self.metric(logits[0])
+
+    def effects(self, of_probes: Float[Tensor, "probes h q k"]) -> Float[Tensor, "h q k"]:
+        """The effects of links on the metric, from those on the objective."""
+        return of_probes[0]
+
+    def metric(self, logits: Float[Tensor, "*b choices"]) -> Float[Tensor, "*b"]:
+        """log p(token) − log p(instead)."""
+        return logits[..., self.token] - logits[..., self.instead]
+
+    @torch.no_grad()
+    def cut_logits(
+        self, cuts: Sequence[Sequence[Cut]], *, reread: bool = True
+    ) -> Float[Tensor, "n choices"]:
+        """The logits with each set of links cut, each in a row of its own, many rows at once."""
+        found = []
+        size = max(1, TOKENS // max(1, self.length))
+        for start in range(0, len(cuts), size):
+            part = cuts[start : start + size]
+            rows = [_in_row(one, row) for row, links in enumerate(part) for one in links]
+            with torch.inference_mode(False), cut(self.model, rows):
+                found.append(self.logits(len(part), reread=reread))
+        return torch.cat(found) if found else torch.empty(0, 0)
+
+    @cached_property
+    def word_cuts(self) -> list[list[Cut]]:
+        """For each input unit, all links from the step's rows to it."""
+        _, keys = self.axes(self.place)
+        kind = "cross" if self.place == "cross" else "self"
+        return [[Cut(self.queries_except(at), at, kind=kind)] for at in keys.positions]
+
+    @cached_property
+    def without_word(self) -> Float[Tensor, "units choices"]:
+        """The logits when all links from the step's rows to one input unit are cut."""
+        return self.cut_logits(self.word_cuts, reread=False)
+
+    @torch.no_grad()
+    def default_instead(self) -> int:
+        """What is chosen without the input word that matters most; else the runner-up."""
+        found = self.without_word
+        lost = found.softmax(-1)[:, self.token]
+        for unit in lost.argsort().tolist():
+            if self.is_word(unit) and int(found[unit].argmax()) != self.token:
+                return int(found[unit].argmax())
+        best = self.logits()[0].topk(2).indices.tolist()
+        return int(best[1] if best[0] == self.token else best[0])
+
+
+def _in_row(one: Cut, row: int) -> Cut:
+    return Cut(one.query, one.key, one.layer, one.heads, row, one.kind)
+
+
+@contextmanager
+def _leaves(modules: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
+    """Makes the outputs of modules leaves of the autograd graph while it is open.
+
+    Gradients then flow through every attention call, whether parameters are frozen or not, and none
+    is computed for a parameter.
+    """
+    found: list[Tensor] = []
+
+    def leaf(module: nn.Module, inputs: object, output: Tensor) -> Tensor:
+        found.append(output.detach().requires_grad_())
+        return found[-1]
+
+    handles = [module.register_forward_hook(leaf) for module in modules]
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()

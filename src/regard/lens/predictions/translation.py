@@ -1,0 +1,250 @@
+"""A word that a translator wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.errors import OptionError, WordError
+from regard.lens._subject import Reading, Subject
+from regard.lens.cutting import Cut, cut
+from regard.lens.predictions.prediction import Axis, Prediction
+from regard.text.words import WORD, Words
+
+PRONOUNS = ("it", "its", "they", "them", "their")
+"""English pronouns whose translation depends on what they refer to."""
+PIECES = 4
+"""Tokens of which a word that was not written is spelled, at most."""
+
+
+class Translated:
+    """A translation as its decoder is fed with it, and how its rows and columns are named.
+
+    Row i of the decoder reads token i - 1 and writes token i: rows are named after what they write,
+    columns after what was read there.
+    """
+
+    def __init__(self, adapter: Subject, reading: Reading, tokens: Sequence[int]) -> None:
+        self.adapter, self.reading, self.tokens = adapter, reading, list(tokens)
+        self.read = adapter.target_words(self.tokens)
+        """What stands at each position: the start, then the translation."""
+        spans = (*self.read.spans[1:], (len(self.read.text), len(self.read.text)))
+        names = (*self.read.tokens[1:], adapter.end_name)
+        special = (*self.read.special[1:], True)
+        self.written = Words(self.read.text, names, spans, special)
+        """What is written at each position: the translation, then the end."""
+
+
+class TranslationPrediction(Prediction):
+    """The token at one step of a translation, given the source and everything before it."""
+
+    place = "cross"
+
+    def __init__(
+        self,
+        translated: Translated,
+        memory: Tensor,
+        step: int,
+        instead: int | None = None,
+        word_instead: str | None = None,
+    ) -> None:
+        adapter = translated.adapter
+        self.translated, self.adapter, self.memory = translated, adapter, memory
+        self.model, self.embeddings = adapter.model, adapter.embeddings
+        self.words = translated.reading.words
+        self.step = step
+        self.token = [*translated.tokens, adapter.end][step]
+        self.prefix = [adapter.start, *translated.tokens[:step]]
+        self.length = len(translated.reading.ids) + len(self.prefix)
+        self.written_text = translated.written.text
+        self.position = translated.written.places[step]
+        self.word = translated.written.called(self.position)
+        self._word_instead = word_instead
+        self.instead = self.default_instead() if instead is None else instead
+
+    @cached_property
+    def word_instead(self) -> str:  # type: ignore[override]
+        """The word that begins with `instead`, as the model would go on."""
+        if self._word_instead is not None:
+            return self._word_instead
+        rest = self.written_with([[]], [self.instead], most=PIECES)[0]
+        words = self.adapter.target_words([*self.prefix[1:], *rest])
+        return words.names[words.places[len(self.prefix)]] if rest else self.adapter.end_name
+
+    @property
+    def queries(self) -> tuple[int, ...]:
+        return (self.step,)
+
+    def logits(self, rows: int = 1, *, reread: bool = True) -> Float[Tensor, "rows choices"]:
+        prefix = torch.tensor([self.prefix], device=self.memory.device).expand(rows, -1)
+        return self.adapter.next_logits(self._memory(rows, reread), prefix)
+
+    def _memory(self, rows: int, reread: bool) -> Tensor:
+        if reread:
+            return self.adapter.encode(self.translated.reading, rows)
+        return self.memory.expand(rows, -1, -1)
+
+    def axes(self, place: str) -> tuple[Axis, Axis]:
+        source = Axis.of(self.words, len(self.translated.reading.ids))
+        rows = Axis.of(self.translated.written, len(self.prefix))
+        if place == "encoder":
+            return source, source
+        if place == "cross":
+            return rows, source
+        return rows, Axis.of(self.translated.read, len(self.prefix))
+
+    def place_of(self, module: str, kind: str) -> str:
+        if kind == "cross":
+            return "cross"
+        return "encoder" if self.adapter.is_encoder(module) else "decoder"
+
+    def spell(self, token: int) -> str:
+        return self.adapter.spell_choice(token)
+
+    def text_with(self, cuts: Sequence[Sequence[Cut]]) -> list[str]:
+        tokens = self.written_with(cuts, [None] * len(cuts))
+        return [self.adapter.spell([*self.prefix[1:], *row]) for row in tokens]
+
+    @torch.no_grad()
+    def written_with(
+        self, cuts: Sequence[Sequence[Cut]], first: Sequence[int | None], most: int | None = None
+    ) -> list[list[int]]:
+        """What is written from this step on, greedily, with each set of links cut.
+
+        `first` is the token at this step of each row; None for the likeliest. `most` bounds the
+        number of tokens.
+        """
+        if not cuts:
+            return []
+        parts: dict[bool, list[Cut]] = {True: [], False: []}
+        for row, links in enumerate(cuts):
+            for one in links:
+                encoder = isinstance(one.layer, str) and self.adapter.is_encoder(one.layer)
+                own = Cut(one.query, one.key, one.layer, one.heads, row, one.kind)
+                parts[encoder].append(own)
+        with torch.inference_mode(False), cut(self.model, parts[True]):
+            memory = self._memory(len(cuts), reread=bool(parts[True]))
+        prefix = torch.tensor([self.prefix] * len(cuts), device=memory.device)
+        forced = torch.tensor([-1 if one is None else one for one in first], device=memory.device)
+        done = torch.zeros(len(cuts), dtype=torch.bool, device=memory.device)
+        limit = self.adapter.longest_output(memory)
+        limit = limit if most is None else min(limit, len(self.prefix) + most)
+        while not bool(done.all()) and prefix.shape[1] < limit:
+            with torch.inference_mode(False), cut(self.model, parts[False]):
+                chosen = self.adapter.next_logits(memory, prefix).argmax(-1)
+            if prefix.shape[1] == len(self.prefix):
+                chosen = torch.where(forced < 0, chosen, forced)
+            done |= chosen == self.adapter.end
+            prefix = torch.cat([prefix, chosen.unsqueeze(1)], 1)
+        rows = prefix[:, len(self.prefix) :].tolist()
+        end = self.adapter.end
+        return [row[: row.index(end)] if end in row else row for row in rows]
+
+
+def choose(
+    translated: Translated, memory: Tensor, word: str | int | None, instead: str | None
+) -> TranslationPrediction:
+    """The prediction of a word that was written, against an alternative.
+
+    `word` may also be a word of the source: then it is the word written for it. For `instead`, if
+    it is not given, see `Prediction.default_instead`.
+    """
+    unit = _unit(translated, memory, word)
+    first = _first(translated.written, unit)
+    if instead is None:
+        return TranslationPrediction(translated, memory, first)
+    step, other = _differing(translated, unit, instead)
+    found = TranslationPrediction(translated, memory, step, other, instead)
+    if step != first:
+        common = translated.adapter.spell(translated.tokens[first:step])
+        found.note = (
+            f"Both words begin with {common!r}; they are compared at the first token that differs."
+        )
+    return found
+
+
+def _unit(translated: Translated, memory: Tensor, word: str | int | None) -> int:
+    """The number of a written word: given by itself, or by the source word it was written for."""
+    written, source = translated.written, translated.reading.words
+    if word is None:
+        return _default_unit(translated, memory)
+    try:
+        return written.find(word)
+    except WordError as error:
+        if not isinstance(word, str) or not _has(source, word):
+            hint = str(error).partition(";")[2]
+            raise WordError(
+                f"why: the model did not write {word!r}, it wrote {written.text!r};{hint}"
+                if not _has(written, word)
+                else f"why: {error}, in {written.text!r}"
+            ) from None
+    return _written_for(translated, source.find(word))
+
+
+def _has(words: Words, word: object) -> bool:
+    """Whether the word is there at all, once or several times."""
+    wanted = str(word).partition("#")[0].casefold()
+    return any(wanted in map(str.casefold, WORD.findall(name)) for name in words.names)
+
+
+def _written_for(translated: Translated, unit: int) -> int:
+    """The written word that a source word became, by the model's own alignment."""
+    reading = translated.reading
+    rows = translated.adapter.written_for(reading, translated.tokens, reading.words.tokens_of(unit))
+    if not rows:
+        raise WordError(
+            f"why: no written word is aligned with {reading.words.called(unit)!r}; name a word of "
+            f"{translated.written.text!r}"
+        )
+    return translated.written.places[rows[0]]
+
+
+def _default_unit(translated: Translated, memory: Tensor) -> int:
+    """The word written for a pronoun; else the one that depends most on a single source word."""
+    source = translated.reading.words
+    for i, name in enumerate(source.names):
+        if name.casefold() in PRONOUNS:
+            with suppress(WordError):
+                return _written_for(translated, i)
+    adapter, tokens = translated.adapter, translated.tokens
+    units = [i for i, real in enumerate(source.is_word) if real]
+    cuts = [
+        Cut(range(len(tokens)), source.tokens_of(unit), row=row, kind="cross")
+        for row, unit in enumerate(units)
+    ]
+    prefix = torch.tensor([[adapter.start, *tokens[:-1]]], device=memory.device)
+    with torch.no_grad(), cut(adapter.model, cuts):
+        rows = len(units)
+        logits = adapter.step_logits(memory.expand(rows, -1, -1), prefix.expand(rows, -1))
+    chosen = torch.tensor(tokens, device=memory.device).expand(rows, -1).unsqueeze(-1)
+    lowest = logits.softmax(-1).gather(-1, chosen).squeeze(-1).amin(0)
+    return translated.written.places[int(lowest.argmin())]
+
+
+def _differing(translated: Translated, unit: int, instead: str) -> tuple[int, int]:
+    """The step at which a word and its alternative differ, and the token of the latter there."""
+    adapter, words = translated.adapter, translated.written
+    start, end = words.span(unit)
+    own = WORD.search(words.text, start, end)
+    start, end = own.span() if own is not None else (start, end)
+    if instead.strip() in ("", words.text[start:end]):
+        raise OptionError(f"why: instead={instead!r} is the word itself, expected another word")
+    other = [*adapter.encode_target(words.text[:start] + instead + words.text[end:]), adapter.end]
+    tokens = [*translated.tokens, adapter.end]
+    pairs = enumerate(zip(tokens, other, strict=False))
+    step = next((i for i, (one, two) in pairs if one != two), len(tokens) - 1)
+    if step in words.tokens_of(unit):
+        return step, other[step]
+    first = _first(words, unit)
+    return first, adapter.encode_target(instead)[first - words.tokens_of(unit)[0]]
+
+
+def _first(words: Words, unit: int) -> int:
+    """The first token of a word that spells some of it; a mark for capitals, for one, does not."""
+    tokens = words.tokens_of(unit)
+    return next((i for i in tokens if words.spans[i][0] < words.spans[i][1]), tokens[0])

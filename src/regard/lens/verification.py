@@ -1,0 +1,263 @@
+"""Which links a prediction depends on: every link estimated, the strongest really cut.
+
+One forward and one backward pass estimate the effect of cutting every link of every head
+(`regard.attention.link_effects`). The estimate is of first order, so the strongest links are then
+cut, one each, together with a random sample of the others as a control.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.attention.link_effects import grouped, link_effects
+from regard.lens.cutting import Cut
+from regard.lens.measures import agreement
+from regard.lens.predictions.prediction import Axis, Prediction, Site
+from regard.lens.why import Flip, Link, Why, WordEffect
+
+LEAST = 0.02
+"""Control links have at least this weight; cutting less would measure rounding."""
+ELEMENTS = 2**24
+"""Scores that are held at once."""
+KEPT = 1024
+"""Links of one module that are kept as candidates, strongest first, and at random."""
+CHOICES = 5
+"""Most probable choices that are reported."""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A link between units, by positions."""
+
+    site: Site
+    head: int
+    query: int
+    key: int
+    attention: float
+    effect: float
+
+
+def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Why:
+    """Everything that `Lens.why` reports about a prediction."""
+    candidates, step = _estimate(prediction)
+    candidates.sort(key=lambda one: -abs(one.effect))
+    strongest = candidates[:most]
+    others = [one for one in candidates[most:] if one.attention >= LEAST]
+    sample = random.Random(seed).sample(others, min(control, len(others)))
+    tried = [*strongest, *sample]
+    measured = _measure(prediction, tried)
+    links = [_link(prediction, one, m) for one, m in zip(tried, measured, strict=True)]
+    words = _words(prediction, step)
+    probabilities = prediction.baseline.softmax(-1)
+    top = probabilities.topk(min(CHOICES, len(probabilities)))
+    return Why(
+        text=prediction.words.text,
+        written=prediction.written_text,
+        word=prediction.word,
+        instead=prediction.word_instead,
+        position=prediction.position,
+        metric=float(prediction.metric(prediction.baseline)),
+        probability=float(probabilities[prediction.token]),
+        probability_instead=float(probabilities[prediction.instead]),
+        choices=tuple(
+            (prediction.spell(int(i)), float(p))
+            for p, i in zip(top.values, top.indices, strict=True)
+        ),
+        links=tuple(sorted(links[: len(strongest)], key=lambda one: -abs(one.cut or 0.0))),
+        control=tuple(links[len(strongest) :]),
+        words=words,
+        flip=_flip(prediction, strongest, measured[: len(strongest)]),
+        agreement=agreement([one.effect for one in links], [one.cut or 0.0 for one in links]),
+        estimated=len(candidates),
+        place=prediction.place,
+        attention=step.attention,
+        effects=step.effects,
+        note=prediction.note,
+    )
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The rows of the step itself: what they attend to, head by head."""
+
+    sites: list[Site]
+    attention: Tensor
+    """``(layers, heads, input units)``."""
+    effects: Tensor
+
+
+def _estimate(prediction: Prediction) -> tuple[list[_Candidate], _Step]:
+    """Candidates for links that matter, and all links of the step's own rows."""
+    candidates: list[_Candidate] = []
+    sites, attention, effects = [], [], []
+    for site in prediction.sites:
+        queries, keys = prediction.axes(site.place)
+        weights, estimated = _units(prediction, site, queries, keys)
+        candidates += _foremost(site, weights, estimated)
+        if site.place == prediction.place:
+            rows = [queries.at(position) for position in prediction.queries]
+            sites.append(site)
+            attention.append(weights[:, rows].amax(1))
+            effects.append(estimated[:, rows].sum(1))
+    return candidates, _Step(sites, torch.stack(attention), torch.stack(effects))
+
+
+def _units(
+    prediction: Prediction, site: Site, queries: Axis, keys: Axis
+) -> tuple[Tensor, Tensor]:
+    """The weight and the estimated effect of each link between units, ``(h, queries, keys)``.
+
+    Several tokens of a word that attends have the mean weight and the sum of the effects. A module
+    that runs several times, as in ALBERT, is cut in all its calls, so their effects are added.
+    """
+    weights: Tensor | None = None
+    effects: Tensor | None = None
+    for look in prediction.seen.calls(site.module):
+        b, h, q, _ = look.output.shape
+        k = look.k.shape[-2]
+        to, of = keys.groups(k), queries.groups(q)
+        parts = []
+        step = h if b * h * q * k <= ELEMENTS else max(1, ELEMENTS // (b * q * k))
+        for first in range(0, h, step):
+            heads = slice(first, first + step)
+            scores, gradient = look.scores(heads=heads), look.gradient_of_weights(heads=heads)
+            parts.append(link_effects(scores, gradient, to, len(keys)))
+        rows, moved = (torch.cat(one, 1) for one in zip(*parts, strict=True))
+        rows = grouped(rows[0].mT, of, len(queries)).mT
+        moved = prediction.effects(grouped(moved.mT, of, len(queries)).mT)
+        counts = torch.tensor([len(positions) for positions in queries.positions]).to(rows)
+        rows = rows / counts[:, None]
+        weights = rows if weights is None else torch.maximum(weights, rows)
+        effects = moved if effects is None else effects + moved
+    assert weights is not None
+    assert effects is not None
+    return weights, effects
+
+
+def _foremost(site: Site, weights: Tensor, effects: Tensor) -> list[_Candidate]:
+    """The links of a module with the largest effects, and some of the others at random."""
+    flat = effects.flatten()
+    order = flat.abs().argsort(descending=True)
+    order = order[weights.flatten()[order] > 0]
+    rest = order[KEPT:]
+    chosen = torch.cat([order[:KEPT], rest[:: max(1, len(rest) // KEPT)]])
+    _, n, m = effects.shape
+    at, a, e = chosen.tolist(), weights.flatten()[chosen].tolist(), flat[chosen].tolist()
+    return [
+        _Candidate(site, i // (n * m), i // m % n, i % m, w, x)
+        for i, w, x in zip(at, a, e, strict=True)
+    ]
+
+
+def _cut(prediction: Prediction, one: _Candidate) -> Cut:
+    queries, keys = prediction.axes(one.site.place)
+    where = (queries.positions[one.query], keys.positions[one.key])
+    return Cut(*where, layer=one.site.module, heads=one.head, kind=one.site.kind)
+
+
+def _measure(prediction: Prediction, links: Sequence[_Candidate]) -> list[float]:
+    """The change of the metric when each link is really cut."""
+    before = float(prediction.metric(prediction.baseline))
+    found = [0.0] * len(links)
+    for reread in (True, False):
+        own = [i for i, one in enumerate(links) if (one.site.place == "encoder") == reread]
+        if own:
+            cuts = [[_cut(prediction, links[i])] for i in own]
+            after = prediction.metric(prediction.cut_logits(cuts, reread=reread))
+            for i, value in zip(own, after.tolist(), strict=True):
+                found[i] = value - before
+    return found
+
+
+def _link(prediction: Prediction, one: _Candidate, measured: float | None) -> Link:
+    queries, keys = prediction.axes(one.site.place)
+    return Link(
+        place=one.site.place,
+        layer=one.site.layer,
+        head=one.head,
+        query=queries.names[one.query],
+        key=keys.names[one.key],
+        attention=one.attention,
+        effect=one.effect,
+        cut=measured,
+        module=one.site.module,
+        query_positions=queries.positions[one.query],
+        key_positions=keys.positions[one.key],
+    )
+
+
+def _words(prediction: Prediction, step: _Step) -> tuple[WordEffect, ...]:
+    """For each input unit, how much it is looked at and what is lost without it."""
+    _, keys = prediction.axes(prediction.place)
+    cuts, logits = prediction.word_cuts, prediction.without_word
+    probabilities = logits.softmax(-1)
+    before = float(prediction.baseline.softmax(-1)[prediction.token])
+    chosen = logits.argmax(-1).tolist()
+    changed = [i for i, token in enumerate(chosen) if token != prediction.token]
+    texts = dict(zip(changed, prediction.text_with([cuts[i] for i in changed]), strict=True))
+    heads = step.attention.shape[1]
+    best, at = step.attention.flatten(0, 1).max(0)
+    return tuple(
+        WordEffect(
+            word=name,
+            looked=float(best[i]),
+            layer=step.sites[int(at[i]) // heads].layer,
+            head=int(at[i]) % heads,
+            probability=float(probabilities[i, prediction.token]),
+            matters=before - float(probabilities[i, prediction.token]),
+            writes=prediction.spell(chosen[i]),
+            text=texts.get(i),
+            special=not prediction.is_word(i),
+        )
+        for i, name in enumerate(keys.names)
+    )
+
+
+def _flip(
+    prediction: Prediction, links: Sequence[_Candidate], measured: Sequence[float]
+) -> Flip | None:
+    """The smallest set of links found whose joint cut changes the choice.
+
+    Links are added in the order of their measured effects until the choice changes, then those that
+    turn out not to be needed are taken out again.
+    """
+    if int(prediction.baseline.argmax()) != prediction.token:
+        return None
+    order = sorted(range(len(links)), key=lambda i: measured[i])
+    order = [i for i in order if measured[i] < 0]
+    cuts = {i: _cut(prediction, links[i]) for i in order}
+    growing = [order[: n + 1] for n in range(len(order))]
+    chosen = next(iter(_that_flip(prediction, growing, cuts)), None)
+    while chosen is not None and len(chosen) > 1:
+        smaller = [[i for i in chosen if i != left] for left in reversed(chosen)]
+        fewer = next(iter(_that_flip(prediction, smaller, cuts)), None)
+        if fewer is None:
+            break
+        chosen = fewer
+    if chosen is None:
+        return None
+    row = [cuts[i] for i in chosen]
+    logits = prediction.cut_logits([row])[0]
+    token = int(logits.argmax())
+    return Flip(
+        links=tuple(_link(prediction, links[i], measured[i]) for i in chosen),
+        word=prediction.spell(token),
+        text=prediction.text_with([row])[0],
+        probability=float(logits.softmax(-1)[token]),
+    )
+
+
+def _that_flip(
+    prediction: Prediction, sets: Sequence[list[int]], cuts: dict[int, Cut]
+) -> list[list[int]]:
+    """Those sets of links without which the model chooses something else."""
+    if not sets:
+        return []
+    logits = prediction.cut_logits([[cuts[i] for i in one] for one in sets])
+    tokens = logits.argmax(-1).tolist()
+    return [one for one, token in zip(sets, tokens, strict=True) if token != prediction.token]
