@@ -194,7 +194,9 @@ def test_a_next_word_of_transformers_without_a_spelling(
     lens = Lens(transformers.GPT2LMHeadModel(config).eval(), tokenizer._inner)
     lens.explain("the street", "street", most=1)
     byte = tokenizer.encode("ü")
-    assert [lens._subject.spell([i]) for i in (Tokenizer.end, byte[-1], tokenizer.size + 1)] == [
+    assert [
+        lens._adapter.detokenize([i]) for i in (Tokenizer.end, byte[-1], tokenizer.size + 1)
+    ] == [
         "</s>",
         tokenizer.tokens(byte)[-1],
         f"token {tokenizer.size + 1}",
@@ -347,7 +349,7 @@ def test_a_translator_of_transformers_says_what_it_generates(
         ids, num_beams=5, do_sample=False, max_new_tokens=2 * ids.shape[1] + 10
     )
     said = [int(i) for i in written[0][1:] if int(i) not in (0, 3)]
-    assert e.said == lens._subject.spell(said)
+    assert e.said == lens._adapter.detokenize(said)
     looks, at = (e.words.tokens_of(e.words.find(word)) for word in ("it", "animal"))
     with cut(model.get_encoder(), [(looks, at)]), torch.no_grad():
         last = model.get_encoder()(ids).last_hidden_state
@@ -357,4 +359,4 @@ def test_a_translator_of_transformers_says_what_it_generates(
         max_new_tokens=2 * ids.shape[1] + 10,
     )  # fmt: skip
     instead = [int(i) for i in changed[0][1:] if int(i) not in (0, 3)]
-    assert lens.without(TEXT, [("it", "animal")]).after == lens._subject.spell(instead)
+    assert lens.without(TEXT, [("it", "animal")]).after == lens._adapter.detokenize(instead)

@@ -116,7 +116,7 @@ def test_another_sequence_as_long_and_of_the_same_words(x: Tensor, inner: type[n
     assert kinds(Both(inner()), x) == ["cross"]
 
 
-class Translating(nn.Module):
+class RegardTranslator(nn.Module):
     """torch's own, with the same positions added on both sides."""
 
     def __init__(self, batch_first: bool) -> None:
@@ -143,7 +143,7 @@ def test_torchs_own_decoder_looks_at_another_sequence(batch_first: bool, given: 
         "halves": (words[1:], words[:-1]),
         "longer": (words, words[:4] if not batch_first else words[:, :4]),
     }[given]
-    found = kinds(Translating(batch_first).eval(), source, target)
+    found = kinds(RegardTranslator(batch_first).eval(), source, target)
     assert found == ["self", "self", "cross", "self", "cross"]
 
 

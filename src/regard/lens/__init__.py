@@ -1,5 +1,6 @@
 """What a model attended to, and whether it mattered."""
 
+from regard.lens.analysis import Analysis
 from regard.lens.comparing import Comparison
 from regard.lens.cutting import Cut, cut
 from regard.lens.explanation import Explanation
@@ -7,18 +8,24 @@ from regard.lens.heads import Heads, HeadScores
 from regard.lens.lens import Embedded, Lens, Told
 from regard.lens.summary import Summary
 from regard.lens.watching import Seen, watch
+from regard.lens.why import Flip, Link, Why, WordEffect
 
 __all__ = [
+    "Analysis",
     "Comparison",
     "Cut",
     "Embedded",
     "Explanation",
+    "Flip",
     "HeadScores",
     "Heads",
     "Lens",
+    "Link",
     "Seen",
     "Summary",
     "Told",
+    "Why",
+    "WordEffect",
     "cut",
     "watch",
 ]

@@ -66,7 +66,7 @@ class OutputGradient:
 
     def __init__(self, output: Tensor) -> None:
         self.value: Tensor | None = None
-        output.register_hook(self._store)
+        output.register_hook(self._store)  # type: ignore[no-untyped-call]
 
     def _store(self, gradient: Tensor) -> None:
         self.value = gradient.detach()

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.errors import OptionError
-from regard.lens._subject import Subject
+from regard.lens.adapters.adapter import ModelAdapter
 from regard.lens.explanation import Explanation
 from regard.text.words import Words
 
@@ -130,7 +130,7 @@ class Comparison:
 
 
 def compare(
-    lens: Lens, subject: Subject, word: str, one: str, other: str, among: Sequence[str] | None
+    lens: Lens, adapter: ModelAdapter, word: str, one: str, other: str, among: Sequence[str] | None
 ) -> Comparison:
     """The comparison; see `Lens.compare`."""
     texts = (one, other)
@@ -142,8 +142,8 @@ def compare(
     cosine = F.cosine_similarity(vectors[0], vectors[1], dim=-1)
     statics = []
     for each, text in zip(embedded, texts, strict=True):
-        ids = torch.tensor(subject.read(text).ids)
-        table = subject.table()[ids.to(subject.table().device)]
+        ids = torch.tensor(adapter.read(text).ids)
+        table = adapter.table()[ids.to(adapter.table().device)]
         statics.append(each.words.averaged(table)[each.words.find(word)])
     if among is None:
         from regard.text.grammar import generate
@@ -151,7 +151,7 @@ def compare(
         among = [pair.source for pair in generate("senses", "train", SENTENCES)]
     near = _neighbours(lens, [each[-1] for each in vectors], among)
     sides = [
-        Side(lens.explain(text, word), tuple(found), _becomes(subject, each.words, word))
+        Side(lens.explain(text, word), tuple(found), _becomes(adapter, each.words, word))
         for text, found, each in zip(texts, near, embedded, strict=True)
     ]
     return Comparison(
@@ -179,9 +179,9 @@ def _neighbours(
     return [sorted(best.values(), key=lambda one: -one.cosine)[:NEAREST] for best in found]
 
 
-def _becomes(subject: Subject, words: Words, word: str) -> str | None:
+def _becomes(adapter: ModelAdapter, words: Words, word: str) -> str | None:
     """The target words whose attention to the source is on this word most of all."""
-    translator = getattr(subject, "translator", None)
+    translator = getattr(adapter, "translator", None)
     if translator is None:
         return None
     alignment = translator.translate([words.text])[0].alignment

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from regard.lens._numbers import whole
-from regard.lens._subject import Reading, Subject, speaks
+from regard.lens.ablation import Link, Progress, knock, say_without
+from regard.lens.adapters.adapter import ModelAdapter, Reading, speaks
 from regard.lens.explanation import Effect, Explanation, shared
-from regard.lens.knocking import Link, Progress, knock, say_without
 from regard.lens.measures import Feeds, foremost, measure
 from regard.lens.watching import watch
 
@@ -23,7 +23,7 @@ TRIED = 3
 
 
 def explained(
-    subject: Subject,
+    adapter: ModelAdapter,
     reading: Reading,
     word: int,
     most: int,
@@ -36,15 +36,15 @@ def explained(
     """
     most, words = whole("explain: most", most), reading.words
     here = tuple(words.tokens_of(word))
-    with watch(subject.model) as seen, Feeds(subject.model) as feeds:
-        last = subject.layers([reading])[-1]
+    with watch(adapter.model) as seen, Feeds(adapter.model) as feeds:
+        last = adapter.layers([reading])[-1]
     looks = seen.layers()
     found = measure(looks, feeds.outputs(looks), words, here)
-    said = subject.say(reading, last)[0] if speaks(subject, reading) else None
+    said = adapter.generate(reading, last)[0] if speaks(adapter, reading) else None
     ranked = [found.attention.mean((0, 1)), found.norm_of_layers.mean(0), found.rollout]
     tried = sorted({*foremost(ranked, range(len(words)), most), *also})
     links = {i: Link(here, tuple(words.tokens_of(i))) for i in tried}
-    changes = knock(subject, reading, list(links.values()), said, progress)
+    changes = knock(adapter, reading, list(links.values()), said, progress)
     there = {i: link for i, link in links.items() if found.attention[..., i].max() > 0}
     probability = None if changes.said is None else _spread(changes.said, links, len(words))
     return Explanation(
@@ -56,17 +56,17 @@ def explained(
         norm_of_layers=found.norm_of_layers,
         rollout=found.rollout,
         knockout=_spread(changes.vector, links, len(words)),
-        knockout_of_heads=_knock_heads(subject, reading, links, found.attention.shape, looks),
+        knockout_of_heads=_knock_heads(adapter, reading, links, found.attention.shape, looks),
         probability=probability,
-        said=None if said is None else subject.spell(said),
-        effects=_effects(subject, reading, word, there, probability, said),
+        said=None if said is None else adapter.detokenize(said),
+        effects=_effects(adapter, reading, word, there, probability, said),
         looks=looks,
-        translates=subject.translates,
+        translates=adapter.translates,
     )
 
 
 def _knock_heads(
-    subject: Subject,
+    adapter: ModelAdapter,
     reading: Reading,
     links: dict[int, Link],
     shape: Sequence[int],
@@ -85,12 +85,12 @@ def _knock_heads(
         for head in range(heads)
         for link in links.values()
     ]
-    vector = knock(subject, reading, alone).vector.reshape(layers, heads, len(links))
+    vector = knock(adapter, reading, alone).vector.reshape(layers, heads, len(links))
     return _spread(vector, links, len(reading.words))
 
 
 def _effects(
-    subject: Subject,
+    adapter: ModelAdapter,
     reading: Reading,
     word: int,
     links: dict[int, Link],
@@ -109,9 +109,11 @@ def _effects(
     order = sorted(own.values(), key=lambda i: -float(probability[i]))[:TRIED]
     if not order:
         return ()
-    instead = say_without(subject, reading, [links[i] for i in order], said)
-    effects = [Effect(i, subject.spell(found)) for i, found in zip(order, instead, strict=True)]
-    before = subject.spell(said)
+    instead = say_without(adapter, reading, [links[i] for i in order], said)
+    effects = [
+        Effect(i, adapter.detokenize(found)) for i, found in zip(order, instead, strict=True)
+    ]
+    before = adapter.detokenize(said)
     return tuple([one for one in effects if one.text != before] or effects[:1])
 
 

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from regard.errors import FileError, OptionError, RegardError
 from regard.lens._numbers import whole
-from regard.lens._subject import Reading, Subject
+from regard.lens.adapters.adapter import ModelAdapter, Reading
 from regard.lens.explanation import Explanation
 from regard.lens.watching import watch
 from regard.text import read_lines
 from regard.text.grammar import NOUNS, WORDS, Pair
-from regard.text.words import Words
+from regard.text.words import WORD, Words
 
 BATCH = 64
 KNOWN = frozenset((*NOUNS, *WORDS))
@@ -166,9 +166,11 @@ class _Placed(Question):
 
 
 def _singular(name: str, nouns: Set[str]) -> bool:
-    """Whether this is one of the nouns, or the plural of one."""
-    name = name.casefold()
-    return name in nouns or name.removesuffix("s") in nouns or name.removesuffix("es") in nouns
+    """Whether this is one of the nouns, or the plural of one; punctuation behind it aside."""
+    return any(
+        not nouns.isdisjoint((part, part.removesuffix("s"), part.removesuffix("es")))
+        for part in WORD.findall(name.casefold())
+    )
 
 
 def _from_mapping(item: Mapping[str, Any]) -> Question:
@@ -233,7 +235,7 @@ class HeadScores:
 
 @torch.no_grad()
 def score_heads(
-    subject: Subject, questions: Iterable[object], read: Any, progress: Any
+    adapter: ModelAdapter, questions: Iterable[object], read: Any, progress: Any
 ) -> HeadScores:
     """The accuracy of every head; see `Lens.score_heads`."""
     right: Tensor | None = None
@@ -247,8 +249,8 @@ def score_heads(
         places = [one.places(it.words) for one, it in zip(chunk, readings, strict=True)]
         spelled = [it.words.tokens_of(at.word) for it, at in zip(readings, places, strict=True)]
         asked = sorted({token for tokens in spelled for token in tokens})
-        with watch(subject.model) as seen:
-            subject.layers(readings)
+        with watch(adapter.model) as seen:
+            adapter.layers(readings)
         looks = seen.layers()
         layers = tuple(looks)
         weights = [look.weights(queries=asked) for look in looks.values()]  # each (b, h, asked, n)

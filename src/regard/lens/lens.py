@@ -12,17 +12,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import OptionError
-from regard.lens._numbers import numbered
-from regard.lens._subject import Reading, Subject, speaks
+from regard.lens._numbers import numbered, whole
+from regard.lens.ablation import Link, Progress, knock, say_without_all
+from regard.lens.adapters.adapter import ModelAdapter, Reading, speaks
+from regard.lens.analysis import Analysis
 from regard.lens.comparing import Comparison, compare
 from regard.lens.cutting import cut
 from regard.lens.explaining import MOST, explained
 from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores, read_questions, score_heads
-from regard.lens.knocking import Link, Progress, knock, say_without_all
-from regard.lens.opening import opened, subject_of
+from regard.lens.loading import adapter_of, opened
 from regard.lens.summary import Summary, summarise
+from regard.lens.verification import CONTROL, CUT, why
 from regard.lens.watching import Seen, watch
+from regard.lens.why import Why
 from regard.text.words import Words
 from regard.translate.translator import evaluating
 from regard.vectors.similarity import Similarity, similar
@@ -98,7 +101,7 @@ class Lens:
     """
 
     def __init__(self, model: object, tokenizer: object = None) -> None:
-        self._subject: Subject = subject_of(model, tokenizer)
+        self._adapter: ModelAdapter = adapter_of(model, tokenizer)
 
     @classmethod
     def open(cls, what: str | Path) -> Lens:
@@ -111,7 +114,7 @@ class Lens:
 
     @property
     def model(self) -> torch.nn.Module:
-        return self._subject.model
+        return self._adapter.model
 
     def words(self, text: str, *, tokens: bool = False) -> Words:
         """The words of a text as the model reads it, or its tokens."""
@@ -142,7 +145,7 @@ class Lens:
         reading = self._read(text, tokens)
         with evaluating(self.model):
             looks = reading.words.find(word)
-            found = explained(self._subject, reading, looks, most, progress=progress)
+            found = explained(self._adapter, reading, looks, most, progress=progress)
         return replace(found, lens=self)
 
     def explain_all(
@@ -163,6 +166,42 @@ class Lens:
             yield self.explain(text, word, tokens=tokens, most=most)
             progress(done)
 
+    def analyse(self, text: str, *, tokens: bool = False) -> Analysis:
+        """What the model makes of a text, computed once, for several questions about it."""
+        return Analysis(self._adapter, self._read(text, tokens))
+
+    def why(
+        self,
+        text: str,
+        word: str | int | None = None,
+        *,
+        instead: str | None = None,
+        most: int = CUT,
+        control: int = CONTROL,
+    ) -> Why:
+        """Why the model wrote a word: the links it depends on, and what it writes without them.
+
+        The metric is log p(word) − log p(instead) at the step that writes the word. One backward
+        pass estimates the effect of cutting every link of every head; the strongest are then cut.
+
+        Args:
+            text: what the model reads.
+            word: a word that the model wrote (``"es#2"`` is the second), or the word of the text
+                that it was written for. Of a language model, any next word; of a masked one, the
+                word at the mask, or one of the text to mask; of a classifier, a class; of an
+                encoder without output head, a word of the text. If not given: of a translation,
+                the word for a pronoun, else the one that depends most on a single word of the text;
+                elsewhere the most probable choice.
+            instead: the alternative. If not given: what is written without the word of the text
+                that matters most, if that is another, else the runner-up.
+            most: cut so many of the strongest links.
+            control: cut so many others, at random, to judge the estimate.
+        """
+        most, control = whole("why: most", most), whole("why: control", control)
+        with evaluating(self.model):
+            prediction = self.analyse(text).prediction(word, instead)
+            return why(prediction, most=most, control=control)
+
     @torch.no_grad()
     def knockouts(self, text: str, *, tokens: bool = False) -> Float[Tensor, "names names"]:
         """For every pair of words, how far the first moves if it cannot look at the second."""
@@ -171,14 +210,14 @@ class Lens:
         spelled = [tuple(words.tokens_of(i)) for i in range(len(words))]
         links = [Link(looks, at) for looks in spelled for at in spelled]
         with evaluating(self.model):
-            return knock(self._subject, reading, links).vector.reshape(len(words), len(words))
+            return knock(self._adapter, reading, links).vector.reshape(len(words), len(words))
 
     def heads(self, word: str | int, at: str | int, text: str, *, tokens: bool = False) -> Heads:
         """The heads, ranked by how much they look from one word at another."""
         reading = self._read(text, tokens)
         looks, looked = reading.words.find(word), reading.words.find(at)
         with torch.no_grad(), evaluating(self.model):
-            return Heads(explained(self._subject, reading, looks, MOST, (looked,)), looked)
+            return Heads(explained(self._adapter, reading, looks, MOST, (looked,)), looked)
 
     def score_heads(
         self,
@@ -206,7 +245,7 @@ class Lens:
             questions = read_questions(questions)
         asked = _several("score_heads: questions", questions)
         with evaluating(self.model):
-            return score_heads(self._subject, asked, self._read, progress)
+            return score_heads(self._adapter, asked, self._read, progress)
 
     def embed(self, text: str, *, tokens: bool = False) -> Embedded:
         """The contextual vector of every word at every layer."""
@@ -221,7 +260,7 @@ class Lens:
         with evaluating(self.model):
             for start in range(0, len(order), SIDE_BY_SIDE):
                 part = order[start : start + SIDE_BY_SIDE]
-                layers = torch.stack(self._subject.layers([readings[i] for i in part]), 1)
+                layers = torch.stack(self._adapter.layers([readings[i] for i in part]), 1)
                 for i, vectors in zip(part, layers, strict=True):
                     words = readings[i].words
                     found[i] = Embedded(words, words.averaged(vectors[:, : len(words.tokens)]))
@@ -231,16 +270,16 @@ class Lens:
     def translate(self, text: str) -> Told:
         """The translation of a text, with all that was looked at on the way."""
         reading = self._read(text)
-        if self.translates and not speaks(self._subject, reading):
+        if self.translates and not speaks(self._adapter, reading):
             raise OptionError(
                 f"translate: the text has {len(reading.ids):,} tokens, but the model learned from "
-                f"at most {self._subject.longest:,}; give it a sentence at a time"
+                f"at most {self._adapter.longest:,}; give it a sentence at a time"
             )
         with evaluating(self.model):
-            last = self._subject.layers([reading])[-1]
-            said = self._subject.say(reading, last)[0] if self._subject.translates else []
+            last = self._adapter.layers([reading])[-1]
+            said = self._adapter.generate(reading, last)[0] if self._adapter.translates else []
             with watch(self.model) as seen:
-                target = self._subject.retell(reading, said)
+                target = self._adapter.teacher_force(reading, said)
         return Told(reading.words, target, seen)
 
     @torch.no_grad()
@@ -254,15 +293,15 @@ class Lens:
         pairs = [(words.find(looks), words.find(at)) for looks, at in named]
         cuts = [(words.tokens_of(looks), words.tokens_of(at)) for looks, at in pairs]
         with evaluating(self.model):
-            whole = self._subject.layers([reading])[-1]
+            whole = self._adapter.layers([reading])[-1]
             with cut(self.model, cuts):
-                changed = self._subject.layers([reading])[-1]
+                changed = self._adapter.layers([reading])[-1]
             before = after = ""
-            if speaks(self._subject, reading):
-                said = self._subject.say(reading, whole)[0]
+            if speaks(self._adapter, reading):
+                said = self._adapter.generate(reading, whole)[0]
                 links_cut = [Link(tuple(looks), tuple(at)) for looks, at in cuts]
-                instead = say_without_all(self._subject, reading, links_cut, changed, said)
-                before, after = self._subject.spell(said), self._subject.spell(instead)
+                instead = say_without_all(self._adapter, reading, links_cut, changed, said)
+                before, after = self._adapter.detokenize(said), self._adapter.detokenize(instead)
         apart, lengths = (
             torch.linalg.vector_norm(words.averaged(one[0]), dim=-1)
             for one in (changed - whole, whole)
@@ -275,12 +314,12 @@ class Lens:
     @property
     def translates(self) -> bool:
         """Whether the model says something in another language."""
-        return self._subject.translates
+        return self._adapter.translates
 
     @property
     def masked(self) -> bool:
         """Whether a word sees only those before it, as in a language model."""
-        return self._subject.writes and not self.translates
+        return self._adapter.writes and not self.translates
 
     def view(self, text: str, word: str | int) -> View:
         """Everything about a text and one of its words, to look at."""
@@ -300,7 +339,7 @@ class Lens:
                 built-in corpus, if not said.
         """
         with evaluating(self.model):
-            return compare(self, self._subject, word, one, other, among)
+            return compare(self, self._adapter, word, one, other, among)
 
     def similar(self, one: str, other: str, *, layer: int = -1) -> Similarity:
         """How alike two texts are by the mean of their contextual vectors, and by which words.
@@ -319,7 +358,7 @@ class Lens:
         """A text as a whole: which heads are sharp and which broad, and what is looked at most."""
         reading = self._read(text, tokens)
         with evaluating(self.model), watch(self.model) as seen:
-            self._subject.layers([reading])
+            self._adapter.layers([reading])
         return summarise(reading.words, seen)
 
     def _read(self, text: str, tokens: bool = False) -> Reading:
@@ -334,7 +373,7 @@ class Lens:
                 f"lens: character {error.start} of the text, {text[error.start]!r}, is half a "
                 "surrogate pair, which is not Unicode text"
             ) from None
-        reading = self._subject.read(text)
+        reading = self._adapter.read(text)
         if not any(reading.words.is_word):
             raise OptionError(
                 f"lens: the tokenizer leaves nothing of the text {text[:40]!r}; give it a word"
@@ -344,7 +383,7 @@ class Lens:
 
     def _fits(self, reading: Reading) -> None:
         """An error if the model cannot read so much, or not what its tokenizer writes."""
-        limit, known = self._subject.limit, self._subject.vocabulary
+        limit, known = self._adapter.limit, self._adapter.vocabulary
         if limit is not None and len(reading.ids) > limit:
             raise OptionError(
                 f"lens: the text has {len(reading.ids):,} tokens, but the model can read only "

@@ -20,14 +20,16 @@ from regard.lens.measures import agreement
 from regard.lens.predictions.prediction import Axis, Prediction, Site
 from regard.lens.why import Flip, Link, Why, WordEffect
 
+CUT, CONTROL = 32, 16
+"""Links that are really cut if nothing else is said: the strongest, and others at random."""
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Numbers of links that are cut together to find those that change the choice."""
 LEAST = 0.02
 """Control links have at least this weight; cutting less would measure rounding."""
 ELEMENTS = 2**24
 """Scores that are held at once."""
 KEPT = 1024
 """Links of one module that are kept as candidates, strongest first, and at random."""
-CHOICES = 5
-"""Most probable choices that are reported."""
 
 
 @dataclass(frozen=True)
@@ -53,21 +55,16 @@ def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Wh
     measured = _measure(prediction, tried)
     links = [_link(prediction, one, m) for one, m in zip(tried, measured, strict=True)]
     words = _words(prediction, step)
-    probabilities = prediction.baseline.softmax(-1)
-    top = probabilities.topk(min(CHOICES, len(probabilities)))
+    before = prediction.baseline
     return Why(
         text=prediction.words.text,
         written=prediction.written_text,
         word=prediction.word,
         instead=prediction.word_instead,
         position=prediction.position,
-        metric=float(prediction.metric(prediction.baseline)),
-        probability=float(probabilities[prediction.token]),
-        probability_instead=float(probabilities[prediction.instead]),
-        choices=tuple(
-            (prediction.spell(int(i)), float(p))
-            for p, i in zip(top.values, top.indices, strict=True)
-        ),
+        metric=float(prediction.metric(before)),
+        probability=float(prediction.probability(before)),
+        choices=tuple(prediction.choices()),
         links=tuple(sorted(links[: len(strongest)], key=lambda one: -abs(one.cut or 0.0))),
         control=tuple(links[len(strongest) :]),
         words=words,
@@ -107,9 +104,7 @@ def _estimate(prediction: Prediction) -> tuple[list[_Candidate], _Step]:
     return candidates, _Step(sites, torch.stack(attention), torch.stack(effects))
 
 
-def _units(
-    prediction: Prediction, site: Site, queries: Axis, keys: Axis
-) -> tuple[Tensor, Tensor]:
+def _units(prediction: Prediction, site: Site, queries: Axis, keys: Axis) -> tuple[Tensor, Tensor]:
     """The weight and the estimated effect of each link between units, ``(h, queries, keys)``.
 
     Several tokens of a word that attends have the mean weight and the sum of the effects. A module
@@ -195,9 +190,9 @@ def _words(prediction: Prediction, step: _Step) -> tuple[WordEffect, ...]:
     """For each input unit, how much it is looked at and what is lost without it."""
     _, keys = prediction.axes(prediction.place)
     cuts, logits = prediction.word_cuts, prediction.without_word
-    probabilities = logits.softmax(-1)
-    before = float(prediction.baseline.softmax(-1)[prediction.token])
-    chosen = logits.argmax(-1).tolist()
+    probabilities = prediction.probability(logits).tolist()
+    before = float(prediction.probability(prediction.baseline))
+    chosen = prediction.chosen(logits)
     changed = [i for i, token in enumerate(chosen) if token != prediction.token]
     texts = dict(zip(changed, prediction.text_with([cuts[i] for i in changed]), strict=True))
     heads = step.attention.shape[1]
@@ -208,8 +203,8 @@ def _words(prediction: Prediction, step: _Step) -> tuple[WordEffect, ...]:
             looked=float(best[i]),
             layer=step.sites[int(at[i]) // heads].layer,
             head=int(at[i]) % heads,
-            probability=float(probabilities[i, prediction.token]),
-            matters=before - float(probabilities[i, prediction.token]),
+            probability=probabilities[i],
+            matters=before - probabilities[i],
             writes=prediction.spell(chosen[i]),
             text=texts.get(i),
             special=not prediction.is_word(i),
@@ -223,15 +218,15 @@ def _flip(
 ) -> Flip | None:
     """The smallest set of links found whose joint cut changes the choice.
 
-    Links are added in the order of their measured effects until the choice changes, then those that
-    turn out not to be needed are taken out again.
+    More and more links are cut, in the order of their measured effects, until the choice changes;
+    then those that turn out not to be needed are taken out again.
     """
-    if int(prediction.baseline.argmax()) != prediction.token:
+    if prediction.chosen(prediction.baseline.unsqueeze(0)) != [prediction.token]:
         return None
     order = sorted(range(len(links)), key=lambda i: measured[i])
     order = [i for i in order if measured[i] < 0]
     cuts = {i: _cut(prediction, links[i]) for i in order}
-    growing = [order[: n + 1] for n in range(len(order))]
+    growing = [order[:n] for n in SIZES if n <= len(order)]
     chosen = next(iter(_that_flip(prediction, growing, cuts)), None)
     while chosen is not None and len(chosen) > 1:
         smaller = [[i for i in chosen if i != left] for left in reversed(chosen)]
@@ -242,13 +237,13 @@ def _flip(
     if chosen is None:
         return None
     row = [cuts[i] for i in chosen]
-    logits = prediction.cut_logits([row])[0]
-    token = int(logits.argmax())
+    logits = prediction.cut_logits([row])
+    token = prediction.chosen(logits)[0]
     return Flip(
         links=tuple(_link(prediction, links[i], measured[i]) for i in chosen),
         word=prediction.spell(token),
         text=prediction.text_with([row])[0],
-        probability=float(logits.softmax(-1)[token]),
+        probability=float(logits[0].softmax(-1)[token]),
     )
 
 
@@ -259,5 +254,5 @@ def _that_flip(
     if not sets:
         return []
     logits = prediction.cut_logits([[cuts[i] for i in one] for one in sets])
-    tokens = logits.argmax(-1).tolist()
+    tokens = prediction.chosen(logits)
     return [one for one, token in zip(sets, tokens, strict=True) if token != prediction.token]

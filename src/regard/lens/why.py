@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.errors import OptionError
 
 if TYPE_CHECKING:
     import pandas
 
 DIGITS = 4
 PLACES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
+CLEAR = 0.02
+"""A loss of probability from which on a word is said to matter."""
+ALSO = 0.9
+"""A weight from which on a second word is mentioned."""
+SHOWN = 8
+"""Links in the printed table."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,9 @@ class Link:
     key_positions: tuple[int, ...]
 
     def __str__(self) -> str:
-        return f"{self.query} → {self.key}, {PLACES[self.place]} layer {self.layer} head {self.head}"
+        return (
+            f"{self.query} → {self.key}, {PLACES[self.place]} layer {self.layer} head {self.head}"
+        )
 
 
 @dataclass(frozen=True)
@@ -89,7 +99,7 @@ class Why:
     metric: float
     """log p(word) − log p(instead)."""
     probability: float
-    probability_instead: float
+    """Of the word; the cosine to itself, 1, for a model that writes nothing."""
     choices: tuple[tuple[str, float], ...]
     """The most probable choices at this step."""
     links: tuple[Link, ...]
@@ -109,3 +119,180 @@ class Why:
     """The estimated effect of cutting each of these links."""
     note: str = ""
     """Anything about the question that a reader has to know."""
+
+    @property
+    def looked_at(self) -> WordEffect:
+        """The word that is looked at most, special tokens aside."""
+        return max(self._real, key=lambda one: one.looked)
+
+    @property
+    def matters_most(self) -> WordEffect:
+        """The word whose links cost most when cut, special tokens aside."""
+        return max(self._real, key=lambda one: one.matters)
+
+    @property
+    def _real(self) -> list[WordEffect]:
+        return [one for one in self.words if not one.special] or list(self.words)
+
+    @property
+    def heads(self) -> list[tuple[int, int, str, float, float]]:
+        """(layer, head, input word, attention, estimated effect) of the step, strongest first."""
+        _, heads, n = self.attention.shape
+        order = self.effects.abs().flatten().argsort(descending=True).tolist()
+        rows = [(i // (heads * n), i // n % heads, i % n) for i in order]
+        return [
+            (
+                layer,
+                head,
+                self.words[word].word,
+                float(self.attention[layer, head, word]),
+                float(self.effects[layer, head, word]),
+            )
+            for layer, head, word in rows
+        ]
+
+    @property
+    def conclusion(self) -> str:
+        """What was found, in one paragraph; words that are mentioned stand in *asterisks*."""
+        told = [self._looking(), *self._mattering(), self._flipping()]
+        return " ".join(part for part in told if part)
+
+    def _looking(self) -> str:
+        most = self.looked_at
+        if not self.choices:
+            return f"*{self.word}* attends most to *{most.word}* ({most.looked:.2f}{_at(most)})."
+        return (
+            f"When it writes *{self.word}* ({_percent(self.probability)}), it looks most at "
+            f"*{most.word}* ({most.looked:.2f}{_at(most)})."
+        )
+
+    def _mattering(self) -> list[str]:
+        most, looked = self.matters_most, self.looked_at
+        if not self.choices:
+            return [
+                f"Cutting its links to *{most.word}* moves its vector most (cosine "
+                f"{most.probability:.2f})."
+            ]
+        if most.matters < CLEAR:
+            return [
+                f"Cutting the links to any single word leaves *{self.word}* as likely as it is."
+            ]
+        told = f"Without its links to *{most.word}*, *{self.word}* falls to "
+        told += _percent(most.probability)
+        if most.writes and most.text is not None:
+            told += f" and it writes *{most.writes.strip()}* instead"
+        found = [f"{told}."]
+        also = [one for one in self._real if one.looked > ALSO and one.word != most.word]
+        if looked.word != most.word or also:
+            other = max(also, key=lambda one: one.matters) if looked is most else looked
+            lost = round(100 * other.matters)
+            cost = f"costs {lost} points" if lost > 0 else "costs nothing"
+            just = "just as much" if looked is most else "most"
+            found.append(
+                f"It looks at *{other.word}* {just} ({other.looked:.2f}{_at(other)}), but cutting "
+                f"that {cost}."
+            )
+        return found
+
+    def _flipping(self) -> str:
+        if self.flip is None:
+            if not self.choices:
+                return ""
+            return (
+                f"No set of the {len(self.links)} strongest links was found that changes the word."
+            )
+        links = "; ".join(f"{_marked(link)}" for link in self.flip.links[:3])
+        more = len(self.flip.links) - 3
+        rest = f"; and {more} more" if more > 0 else ""
+        one = len(self.flip.links) == 1
+        which, them = ("This link decides", "it") if one else ("These links decide", "them")
+        return f"{which}: {links}{rest}. Without {them} it writes *{self.flip.word.strip()}*."
+
+    def to_data(self) -> dict[str, Any]:
+        """Everything as plain lists and numbers."""
+        data = {
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("links", "control", "words", "flip", "attention", "effects")
+        }
+        found: dict[str, Any] = _rounded(
+            {
+                **data,
+                "choices": [{"word": word, "probability": p} for word, p in self.choices],
+                "links": [asdict(one) for one in self.links],
+                "control": [asdict(one) for one in self.control],
+                "words": [asdict(one) for one in self.words],
+                "flip": None if self.flip is None else asdict(self.flip),
+                "heads": {"attention": self.attention.tolist(), "effect": self.effects.tolist()},
+                "conclusion": self.conclusion,
+            }
+        )
+        return found
+
+    def to_json(self) -> str:
+        """The same as JSON, on one line."""
+        return json.dumps(self.to_data(), ensure_ascii=False)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """One row for each link that was cut, the control included. Needs pandas."""
+        try:
+            import pandas
+        except ImportError:
+            raise OptionError(
+                "to_frame: pandas is not installed; pip install pandas, or use to_data()"
+            ) from None
+        rows = [
+            {**asdict(one), "control": i >= len(self.links)}
+            for i, one in enumerate((*self.links, *self.control))
+        ]
+        return pandas.DataFrame(rows)
+
+    def __repr__(self) -> str:
+        against = f" instead of {self.instead!r}" if self.choices else ""
+        return (
+            f"Why({self.word!r}{against}: metric {self.metric:.2f}, {len(self.links)} links cut "
+            f"of {self.estimated:,} estimated, agreement {self.agreement:.2f})"
+        )
+
+    def __str__(self) -> str:
+        """The conclusion, and the strongest links as a table."""
+        lines = [self.conclusion, ""]
+        rows = [("link", "weight", "effect", "cut")]
+        rows += [
+            (str(one), f"{one.attention:.2f}", f"{one.effect:+.2f}", f"{one.cut:+.2f}")
+            for one in self.links[:SHOWN]
+        ]
+        width = max(len(row[0]) for row in rows)
+        lines += [f"{row[0]:{width}}" + "".join(f"{x:>8}" for x in row[1:]) for row in rows]
+        if self.note:
+            lines += ["", self.note]
+        return "\n".join(lines)
+
+
+def _marked(link: Link) -> str:
+    where = f"{PLACES[link.place]} layer {link.layer} head {link.head}"
+    return f"*{link.query}* → *{link.key}* ({where})"
+
+
+def _at(one: WordEffect) -> str:
+    return f", layer {one.layer} head {one.head}"
+
+
+def _percent(share: float) -> str:
+    """A probability in per cent: 92 %, 0.4 %.
+
+    >>> _percent(0.9208), _percent(0.0042)
+    ('92 %', '0.4 %')
+    """
+    return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1f} %"
+
+
+def _rounded(value: Any) -> Any:
+    """Plain data with rounded numbers; None for what is not a number."""
+    if isinstance(value, float):
+        return round(value, DIGITS) if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(one) for one in value]
+    return value

@@ -1,8 +1,8 @@
 """`Prediction`: one choice of a model, a word where it might have written another.
 
-A prediction knows how to compute its logits again, for a batch of equal rows whose attention may be
-cut in different ways, and how the rows and columns of attention are named at that step. Each kind of
-model has its own: translators, causal and masked language models, classifiers, encoders.
+A prediction knows how to compute its logits again, for a batch of equal rows whose attention may
+be cut in different ways, and how the rows and columns of attention are named at that step. Each
+kind of model has its own: translators, language models, classifiers, encoders.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from regard.text.words import Words
 
 TOKENS = 8192
 """Tokens that the model reads at once."""
+CHOICES = 5
+"""Most probable choices that are reported."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ class Prediction(ABC):
 
     def text_with(self, cuts: Sequence[Sequence[Cut]]) -> list[str]:
         """What the model writes with each set of links cut."""
-        return [self.spell(int(row.argmax())) for row in self.cut_logits(cuts)]
+        return [self.spell(i) for i in self.chosen(self.cut_logits(cuts))] if cuts else []
 
     def is_word(self, unit: int) -> bool:
         """Whether an input unit is a word of the text, not a special token."""
@@ -168,6 +170,20 @@ class Prediction(ABC):
         """The effects of links on the metric, from those on the objective."""
         return of_probes[0]
 
+    def probability(self, logits: Float[Tensor, "*b choices"]) -> Float[Tensor, "*b"]:
+        """p(token)."""
+        return logits.softmax(-1)[..., self.token]
+
+    def chosen(self, logits: Float[Tensor, "b choices"]) -> list[int]:
+        """The most probable choice of each row."""
+        found: list[int] = logits.argmax(-1).tolist()
+        return found
+
+    def choices(self) -> list[tuple[str, float]]:
+        """The most probable choices with nothing cut, and their probabilities."""
+        p, i = self.baseline.softmax(-1).topk(min(CHOICES, len(self.baseline)))
+        return [(self.spell(one), share) for one, share in zip(i.tolist(), p.tolist(), strict=True)]
+
     def metric(self, logits: Float[Tensor, "*b choices"]) -> Float[Tensor, "*b"]:
         """log p(token) − log p(instead)."""
         return logits[..., self.token] - logits[..., self.instead]
@@ -200,12 +216,7 @@ class Prediction(ABC):
 
     @torch.no_grad()
     def default_instead(self) -> int:
-        """What is chosen without the input word that matters most; else the runner-up."""
-        found = self.without_word
-        lost = found.softmax(-1)[:, self.token]
-        for unit in lost.argsort().tolist():
-            if self.is_word(unit) and int(found[unit].argmax()) != self.token:
-                return int(found[unit].argmax())
+        """The runner-up."""
         best = self.logits()[0].topk(2).indices.tolist()
         return int(best[1] if best[0] == self.token else best[0])
 

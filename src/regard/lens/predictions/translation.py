@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import OptionError, WordError
-from regard.lens._subject import Reading, Subject
+from regard.lens.adapters import Reading, TranslatorAdapter
 from regard.lens.cutting import Cut, cut
 from regard.lens.predictions.prediction import Axis, Prediction
 from regard.text.words import WORD, Words
@@ -29,7 +29,7 @@ class Translated:
     columns after what was read there.
     """
 
-    def __init__(self, adapter: Subject, reading: Reading, tokens: Sequence[int]) -> None:
+    def __init__(self, adapter: TranslatorAdapter, reading: Reading, tokens: Sequence[int]) -> None:
         self.adapter, self.reading, self.tokens = adapter, reading, list(tokens)
         self.read = adapter.target_words(self.tokens)
         """What stands at each position: the start, then the translation."""
@@ -76,6 +76,20 @@ class TranslationPrediction(Prediction):
         words = self.adapter.target_words([*self.prefix[1:], *rest])
         return words.names[words.places[len(self.prefix)]] if rest else self.adapter.end_name
 
+    def default_instead(self) -> int:
+        """What is written without the source word that matters most; the runner-up if the same.
+
+        The probabilities below the first are those of the label smoothing in training, so that the
+        runner-up alone says little.
+        """
+        found = self.without_word
+        chosen = self.chosen(found)
+        order: list[int] = self.probability(found).argsort().tolist()
+        for unit in order:
+            if self.is_word(unit) and chosen[unit] != self.token:
+                return chosen[unit]
+        return super().default_instead()
+
     @property
     def queries(self) -> tuple[int, ...]:
         return (self.step,)
@@ -108,7 +122,7 @@ class TranslationPrediction(Prediction):
 
     def text_with(self, cuts: Sequence[Sequence[Cut]]) -> list[str]:
         tokens = self.written_with(cuts, [None] * len(cuts))
-        return [self.adapter.spell([*self.prefix[1:], *row]) for row in tokens]
+        return [self.adapter.detokenize([*self.prefix[1:], *row]) for row in tokens]
 
     @torch.no_grad()
     def written_with(
@@ -161,7 +175,7 @@ def choose(
     step, other = _differing(translated, unit, instead)
     found = TranslationPrediction(translated, memory, step, other, instead)
     if step != first:
-        common = translated.adapter.spell(translated.tokens[first:step])
+        common = translated.adapter.detokenize(translated.tokens[first:step])
         found.note = (
             f"Both words begin with {common!r}; they are compared at the first token that differs."
         )

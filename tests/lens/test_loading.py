@@ -232,7 +232,7 @@ def test_the_limit_is_the_models_own(
 ) -> None:
     config = getattr(transformers, f"{kind}Config")(vocab_size=60, **sizes)
     lens = Lens(getattr(transformers, f"{kind}Model")(config).eval(), word_piece)
-    assert lens._subject.limit == limit
+    assert lens._adapter.limit == limit
     lens.embed("the " * (14 if limit is None else limit - 2))
     if limit is not None:
         with pytest.raises(OptionError, match=f"but the model can read only {limit};"):

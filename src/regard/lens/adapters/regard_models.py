@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import causal, padding
-from regard.lens._subject import BEAM, Reading, Unaligned, no_translator, of_these, or_named
+from regard.lens.adapters.adapter import BEAM, Reading, Unaligned, no_translator, of_these, or_named
 from regard.lens.cutting import Cut, cut
 from regard.nn import Classifier, LanguageModel
 from regard.text import Tokenizer, padded
@@ -22,10 +22,11 @@ SURE = 0.7
 """What is written for a word looks at it about as much as what looks at it most."""
 
 
-class Translating:
+class RegardTranslator:
     """A translator of regard."""
 
     translates = writes = True
+    kind = "translator"
 
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
@@ -61,7 +62,7 @@ class Translating:
         return or_named(self.tokenizer.decode([token]), self.tokenizer.tokens([token]))
 
     def target_words(self, tokens: Sequence[int]) -> Words:
-        text = self.spell(tokens)
+        text = self.detokenize(tokens)
         spans = ((0, 0), *written_spans(self.tokenizer, tokens, text))
         names = tuple(self.tokenizer.tokens([self.start, *tokens]))
         return Words(text, names, spans, (True, *[False] * len(tokens)))
@@ -74,11 +75,11 @@ class Translating:
         x = self.model.source(source.to(self.model.output.device))
         return _ended([x, *self.model.encoder.layers(x, mask=padding(lengths))])
 
-    def say(self, reading: Reading, last: Tensor) -> list[list[int]]:
+    def generate(self, reading: Reading, last: Tensor) -> list[list[int]]:
         found = search(self.model, [reading.ids[:-1]] * len(last), Beam(BEAM), memory=last)
         return [list(one[0].tokens) for one in found]
 
-    def spell(self, said: Sequence[int]) -> str:
+    def detokenize(self, said: Sequence[int]) -> str:
         return self.tokenizer.decode(said)
 
     def written_for(
@@ -99,7 +100,7 @@ class Translating:
             if int(row.argmax()) in own and float(amount) >= least
         ]
 
-    def say_blindly(
+    def generate_without(
         self, last: Tensor, said: Sequence[int], hidden: Mapping[int, Sequence[int]]
     ) -> list[int]:
         cuts = {place: Cut(place, tokens, kind="cross") for place, tokens in hidden.items()}
@@ -128,7 +129,7 @@ class Translating:
     def table(self) -> Tensor:
         return self.model.source.table.detach()
 
-    def retell(self, reading: Reading, said: Sequence[int]) -> Words:
+    def teacher_force(self, reading: Reading, said: Sequence[int]) -> Words:
         device = self.model.output.device
         target = [Tokenizer.start, *said]
         self.model(
@@ -137,17 +138,42 @@ class Translating:
         return self.target_words(said)
 
 
-class Stack(Unaligned):
+class RegardStack(Unaligned):
     """A classifier or a language model of regard."""
 
     translates = False
     longest = None
+    mask_token, mask_id = "", -1
 
     def __init__(self, model: Classifier | LanguageModel, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model, tokenizer
         self.writes = isinstance(model, LanguageModel)
         self.limit = model.config.max_length if model.config.position == "learned" else None
         self.vocabulary = len(self.table())
+        self.kind = "causal" if self.writes else "classifier"
+        self.embeddings = [model.source if isinstance(model, Classifier) else model.target]
+        self.special_ids = {Tokenizer.pad, Tokenizer.start, Tokenizer.end}
+
+    @property
+    def device(self) -> torch.device:
+        return self.table().device
+
+    @property
+    def labels(self) -> list[str]:
+        """The classes of a classifier, by their numbers."""
+        assert isinstance(self.model, Classifier)
+        return [str(i) for i in range(self.model.output.out_features)]
+
+    def predict(self, ids: Tensor) -> Tensor:
+        """The logits of the classes, or of the token after each of the text's."""
+        found: Tensor = self.model(ids)
+        return found
+
+    def spell_choice(self, token: int) -> str:
+        return self.detokenize([token])
+
+    def token_names(self, ids: Sequence[int]) -> list[str]:
+        return self.tokenizer.tokens(ids)
 
     def read(self, text: str) -> Reading:
         return _read(self.tokenizer, text, start=self.writes)
@@ -164,10 +190,10 @@ class Stack(Unaligned):
             found.append(block(found[-1], mask=causal))
         return [*found[:-1], self.model.decoder.norm(found[-1])]
 
-    def say(self, reading: Reading, last: Tensor) -> list[list[int]]:
+    def generate(self, reading: Reading, last: Tensor) -> list[list[int]]:
         return [[int(i)] for i in self._logits(last).argmax(-1)]
 
-    def spell(self, said: Sequence[int]) -> str:
+    def detokenize(self, said: Sequence[int]) -> str:
         return or_named(self.tokenizer.decode(said), self.tokenizer.tokens(said))
 
     def log_probability(self, last: Tensor, said: Sequence[int]) -> Tensor:
@@ -177,7 +203,7 @@ class Stack(Unaligned):
         of = self.model.source if isinstance(self.model, Classifier) else self.model.target
         return of.table.detach()
 
-    def retell(self, reading: Reading, said: Sequence[int]) -> Words:
+    def teacher_force(self, reading: Reading, said: Sequence[int]) -> Words:
         raise no_translator(self.model)
 
     def _logits(self, last: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """A model and its tokenizer by name: one that comes with regard, a folder, or from the hub.
 
-And the `Subject` by which the lens asks it.
+And the `ModelAdapter` by which the lens asks it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from safetensors import SafetensorError
 from torch import nn
 
 from regard.errors import FileError, OptionError
-from regard.lens._own_models import Stack, Translating
-from regard.lens._subject import Subject
-from regard.lens._transformers_models import HuggingFace
+from regard.lens.adapters.adapter import ModelAdapter
+from regard.lens.adapters.regard_models import RegardStack, RegardTranslator
+from regard.lens.adapters.transformers_models import TransformersModel
 from regard.nn import Classifier, LanguageModel, Transformer
 from regard.text import Tokenizer
 from regard.translate.model_files import SHAPE, bundled, is_run
@@ -65,14 +65,14 @@ def opened(what: str | Path) -> tuple[Any, Any]:
     return _transformers(str(folder), local=True)
 
 
-def subject_of(model: object, tokenizer: object) -> Subject:
-    """The subject that fits a model and its tokenizer."""
+def adapter_of(model: object, tokenizer: object) -> ModelAdapter:
+    """The adapter that fits a model and its tokenizer."""
     if isinstance(model, Translator):
-        return Translating(model)
+        return RegardTranslator(model)
     if isinstance(model, Transformer) and isinstance(tokenizer, Tokenizer):
-        return Translating(Translator(model, tokenizer))
+        return RegardTranslator(Translator(model, tokenizer))
     if isinstance(model, Classifier | LanguageModel) and isinstance(tokenizer, Tokenizer):
-        return Stack(model, tokenizer)
+        return RegardStack(model, tokenizer)
     if isinstance(model, Transformer | Classifier | LanguageModel):
         raise OptionError(
             f"Lens: tokenizer is {type(tokenizer).__name__}, expected the regard.text.Tokenizer "
@@ -85,7 +85,7 @@ def subject_of(model: object, tokenizer: object) -> Subject:
             f"Lens: {type(model).__name__} is neither a model of regard nor of transformers, so it "
             "is not known how to give it a text; regard.watch and regard.cut take any model"
         )
-    return HuggingFace(model, tokenizer)
+    return TransformersModel(model, tokenizer)
 
 
 def _transformers(name: str, *, local: bool) -> tuple[Any, Any]:

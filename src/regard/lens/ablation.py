@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.lens._subject import Reading, Subject
+from regard.lens.adapters.adapter import ModelAdapter, Reading
 from regard.lens.cutting import Cut, cut
 
 Progress = Callable[[int, int], object]
@@ -44,19 +44,19 @@ class Changes:
 
 @torch.no_grad()
 def knock(
-    subject: Subject,
+    adapter: ModelAdapter,
     reading: Reading,
     links: Sequence[Link],
     said: Sequence[int] | None = None,
     progress: Progress = lambda done, of: None,
 ) -> Changes:
     """The changes when each link is cut by itself, many at once: each in its own row of a batch."""
-    whole = subject.layers([reading])[-1]
-    likely = None if said is None else subject.log_probability(whole, said)
+    whole = adapter.layers([reading])[-1]
+    likely = None if said is None else adapter.log_probability(whole, said)
     moved, unsaid = [], []
     for part in _parts(links, len(reading.ids)):
-        with cut(subject.model, _cuts(part)):
-            last = subject.layers([reading] * len(part))[-1]
+        with cut(adapter.model, _cuts(part)):
+            last = adapter.layers([reading] * len(part))[-1]
         for vectors, link in zip(last, part, strict=True):
             here = list(link.looks)
             before, after = whole[0, here].mean(0), vectors[here].mean(0)
@@ -64,9 +64,9 @@ def knock(
                 torch.linalg.vector_norm(after - before) / torch.linalg.vector_norm(before)
             )
         if likely is not None and said is not None:
-            blind = _blind(subject, reading, part, said)
-            with cut(subject.model, blind) if blind else nullcontext():
-                unsaid.append(likely - subject.log_probability(last, said))
+            blind = _blind(adapter, reading, part, said)
+            with cut(adapter.model, blind) if blind else nullcontext():
+                unsaid.append(likely - adapter.log_probability(last, said))
         progress(len(moved), len(links))
     return Changes(
         torch.stack(moved) if moved else whole.new_zeros(0),
@@ -76,29 +76,33 @@ def knock(
 
 @torch.no_grad()
 def say_without(
-    subject: Subject, reading: Reading, links: Sequence[Link], said: Sequence[int]
+    adapter: ModelAdapter, reading: Reading, links: Sequence[Link], said: Sequence[int]
 ) -> list[list[int]]:
     """What the model says, instead of what it `said`, when each link is cut by itself."""
     found: list[list[int]] = []
     for part in _parts(links, len(reading.ids) * 8):  # writing takes more than reading
-        with cut(subject.model, _cuts(part)):
-            last = subject.layers([reading] * len(part))[-1]
-        for vectors, instead, link in zip(last, subject.say(reading, last), part, strict=True):
-            found.append(_or_blindly(subject, reading, vectors, instead, said, [link]))
+        with cut(adapter.model, _cuts(part)):
+            last = adapter.layers([reading] * len(part))[-1]
+        for vectors, instead, link in zip(last, adapter.generate(reading, last), part, strict=True):
+            found.append(_or_blindly(adapter, reading, vectors, instead, said, [link]))
     return found
 
 
 @torch.no_grad()
 def say_without_all(
-    subject: Subject, reading: Reading, links: Sequence[Link], last: Tensor, said: Sequence[int]
+    adapter: ModelAdapter,
+    reading: Reading,
+    links: Sequence[Link],
+    last: Tensor,
+    said: Sequence[int],
 ) -> list[int]:
     """The same when all links are cut together; `last` ``(1, n, width)`` was read without them."""
-    instead = subject.say(reading, last)[0]
-    return _or_blindly(subject, reading, last[0], instead, said, links)
+    instead = adapter.generate(reading, last)[0]
+    return _or_blindly(adapter, reading, last[0], instead, said, links)
 
 
 def _or_blindly(
-    subject: Subject,
+    adapter: ModelAdapter,
     reading: Reading,
     last: Tensor,
     instead: list[int],
@@ -110,23 +114,23 @@ def _or_blindly(
         return instead
     hidden: dict[int, set[int]] = {}
     for link in links:
-        for place in subject.written_for(reading, said, link.looks):
+        for place in adapter.written_for(reading, said, link.looks):
             hidden.setdefault(place, set()).update(link.at)
     if not hidden:
         return instead
     tokens = {place: sorted(keys) for place, keys in hidden.items()}
-    return subject.say_blindly(last.unsqueeze(0), said, tokens)
+    return adapter.generate_without(last.unsqueeze(0), said, tokens)
 
 
 def _blind(
-    subject: Subject, reading: Reading, links: Sequence[Link], said: Sequence[int]
+    adapter: ModelAdapter, reading: Reading, links: Sequence[Link], said: Sequence[int]
 ) -> list[Cut]:
     """The links where the translation of the word is written, each in its own row.
 
     In all layers and heads, for those of the decoder are others than those that a link may name.
     """
     places = {
-        looks: subject.written_for(reading, said, looks) for looks in {one.looks for one in links}
+        looks: adapter.written_for(reading, said, looks) for looks in {one.looks for one in links}
     }
     return [
         Cut(tuple(places[link.looks]), link.at, row=row, kind="cross")

@@ -9,16 +9,16 @@ from typing import Any
 
 import tokenizers
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.errors import OptionError, RegardError
-from regard.lens._subject import BEAM, Reading, Unaligned, no_translator, of_these, or_named
+from regard.lens.adapters.adapter import BEAM, Reading, Unaligned, no_translator, of_these, or_named
 from regard.text import padded
 from regard.text.words import Words, spelled
 
 
-class HuggingFace(Unaligned):
+class TransformersModel(Unaligned):
     """A model of transformers."""
 
     longest = None
@@ -34,6 +34,84 @@ class HuggingFace(Unaligned):
         self._masks = "attention_mask" in takes or "input_ids" not in takes  # passed on as it is
         self._fast = _fast(tokenizer)
         self.limit = _limit(self._reader, tokenizer)
+        self.kind = _kind(model, self.translates, self.writes)
+        self.embeddings = [one for one in model.modules() if isinstance(one, nn.Embedding)]
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device  # type: ignore[no-any-return]
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the classes of a classifier."""
+        config = self.model.config
+        return [str(config.id2label[i]) for i in range(config.num_labels)]
+
+    @property
+    def mask_token(self) -> str:
+        return str(getattr(self.tokenizer, "mask_token", None) or "[MASK]")
+
+    @property
+    def mask_id(self) -> int:
+        found: int | None = getattr(self.tokenizer, "mask_token_id", None)
+        return -1 if found is None else found
+
+    @property
+    def special_ids(self) -> set[int]:
+        """The numbers that stand for no text."""
+        return self._apart
+
+    def predict(self, ids: Tensor) -> Tensor:
+        """The logits of a model with a single stack."""
+        inputs: dict[str, Any] = {"input_ids": ids}
+        if self._masks:
+            inputs["attention_mask"] = torch.ones_like(ids)
+        if self.kind == "causal":
+            inputs["use_cache"] = False
+        found: Tensor = self.model(**inputs).logits
+        return found
+
+    def encode(self, reading: Reading, rows: int = 1) -> Tensor:
+        """What the encoder makes of so many equal rows of a text, ``(rows, n, width)``."""
+        ids = torch.tensor([reading.ids], device=self.device).expand(rows, -1)
+        found: Tensor = self._reader(
+            input_ids=ids, attention_mask=torch.ones_like(ids)
+        ).last_hidden_state
+        return found
+
+    def step_logits(self, memory: Tensor, prefix: Tensor) -> Tensor:
+        """The logits after each token of a translation, ``(rows, t, vocabulary)``."""
+        found: Tensor = self.model(
+            **_encoded(memory), decoder_input_ids=prefix, use_cache=False
+        ).logits
+        return found
+
+    def next_logits(self, memory: Tensor, prefix: Tensor) -> Tensor:
+        """The logits after the last."""
+        return self.step_logits(memory, prefix)[:, -1]
+
+    def is_encoder(self, module: str) -> bool:
+        own = {id(one) for one in self._reader.modules()}
+        return id(self.model.get_submodule(module.partition(":")[0])) in own
+
+    def longest_output(self, memory: Tensor) -> int:
+        longest = 2 * memory.shape[1] + 10
+        positions = _positions(self.model.get_decoder(), "decoder")
+        return min(longest, positions - 1) if positions else longest
+
+    def encode_target(self, text: str) -> list[int]:
+        """The tokens of a translation."""
+        if not callable(self.tokenizer):
+            return [i for i in self.read(text).ids if i not in self._apart]
+        found: list[int] = self.tokenizer(text_target=text, add_special_tokens=False)["input_ids"]
+        return found
+
+    def spell_choice(self, token: int) -> str:
+        text = self._decode([token]) if self._fast is None else str(self._fast.decode([token]))
+        return or_named(text, self._names([token]))
+
+    def token_names(self, ids: Sequence[int]) -> list[str]:
+        return self._names(ids)
 
     @property
     def vocabulary(self) -> int | None:
@@ -113,7 +191,7 @@ class HuggingFace(Unaligned):
             )
         return found
 
-    def say(self, reading: Reading, last: Tensor) -> list[list[int]]:
+    def generate(self, reading: Reading, last: Tensor) -> list[list[int]]:
         if not self.translates:
             return [[int(i)] for i in self._next(last).argmax(-1)]
         longest = 2 * len(reading.ids) + 10
@@ -123,13 +201,13 @@ class HuggingFace(Unaligned):
             **_encoded(last),
             num_beams=BEAM,
             do_sample=False,
-            decoder_start_token_id=self._start,
+            decoder_start_token_id=self.start,
             max_new_tokens=min(longest, positions - 1) if positions else longest,
         )
         ends = {self.model.config.pad_token_id, self._end}
         return [[int(i) for i in row[1:] if int(i) not in ends] for row in written]
 
-    def spell(self, said: Sequence[int]) -> str:
+    def detokenize(self, said: Sequence[int]) -> str:
         text = self._decode(said) if self._fast is None else str(self._fast.decode(list(said)))
         return text if self.translates else or_named(text, self._names(said))
 
@@ -137,7 +215,7 @@ class HuggingFace(Unaligned):
         if not self.translates:
             return of_these(self._next(last).unsqueeze(1), said)
         end = [] if self._end is None else [self._end]
-        target = torch.tensor([[self._start, *said, *end][: len(said) + len(end)]])
+        target = torch.tensor([[self.start, *said, *end][: len(said) + len(end)]])
         logits = self.model(
             **_encoded(last),
             decoder_input_ids=target.to(last.device).expand(len(last), -1),
@@ -149,19 +227,24 @@ class HuggingFace(Unaligned):
         found: Tensor = self.model.get_input_embeddings().weight.detach()
         return found
 
-    def retell(self, reading: Reading, said: Sequence[int]) -> Words:
+    def teacher_force(self, reading: Reading, said: Sequence[int]) -> Words:
         if not self.translates:
             raise no_translator(self.model)
         device = next(self.model.parameters()).device
-        target = [self._start, *said]
+        target = [self.start, *said]
         self.model(
             input_ids=torch.tensor([reading.ids], device=device),
             decoder_input_ids=torch.tensor([target], device=device),
             use_cache=False,
         )
-        text = self.spell(said)
-        spans = ((0, 0), *spelled(self.spell, list(said), text))
-        return Words(text, tuple(self._names(target)), spans, (True, *self._special(said)))
+        return self.target_words(said)
+
+    def target_words(self, tokens: Sequence[int]) -> Words:
+        """The words of a translation, behind the token by which it begins."""
+        text = self.detokenize(tokens)
+        spans = ((0, 0), *spelled(self.detokenize, list(tokens), text))
+        names = tuple(self._names([self.start, *tokens]))
+        return Words(text, names, spans, (True, *self._special(tokens)))
 
     def _names(self, ids: Sequence[int]) -> list[str]:
         """The tokens of these numbers; a model may know more than its tokenizer names."""
@@ -186,7 +269,7 @@ class HuggingFace(Unaligned):
         return named - {getattr(self.tokenizer, "unk_token_id", None)}
 
     @property
-    def _start(self) -> int:
+    def start(self) -> int:
         """The number by which a translation begins, as `generate` finds it."""
         generation = self.model.generation_config
         for start in (
@@ -207,6 +290,14 @@ class HuggingFace(Unaligned):
         first: int | None = end[0] if isinstance(end, list) else end
         return first
 
+    @property
+    def end(self) -> int:
+        return -1 if self._end is None else self._end
+
+    @property
+    def end_name(self) -> str:
+        return "" if self._end is None else self._names([self._end])[0]
+
     def _decode(self, ids: Sequence[int]) -> str:
         """Numbers to text, by a tokenizer that does not say where its pieces stand."""
         return str(
@@ -218,6 +309,17 @@ class HuggingFace(Unaligned):
     def _next(self, last: Tensor) -> Tensor:
         found: Tensor = self.model.get_output_embeddings()(last[:, -1])
         return found
+
+
+def _kind(model: Any, translates: bool, writes: bool) -> str:
+    """What a model computes from a text."""
+    if translates:
+        return "translator"
+    if writes:
+        return "causal"
+    if type(model).__name__.endswith("ForSequenceClassification"):
+        return "classifier"
+    return "masked" if type(model).__name__.endswith("ForMaskedLM") else "encoder"
 
 
 def _takes_text(model: Any, reader: Any, takes: Mapping[str, object]) -> None:

@@ -1,0 +1,109 @@
+"""`Analysis`: what is computed once about a text, for every question to ask."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from regard.attention.record import Look
+from regard.errors import OptionError
+from regard.lens.adapters import (
+    ModelAdapter,
+    Reading,
+    StackAdapter,
+    TranslatorAdapter,
+    speaks,
+)
+from regard.lens.measures import Feeds
+from regard.lens.predictions import Prediction, Translated
+from regard.lens.predictions.stack import (
+    ClassPrediction,
+    VectorPrediction,
+    choose_masked,
+    choose_next,
+)
+from regard.lens.predictions.translation import choose
+from regard.lens.watching import Seen, watch
+
+
+class Analysis:
+    """A text as a model reads it: vectors and attention, what is written, and with what attention.
+
+    Each is computed when it is first asked for, and kept.
+    """
+
+    def __init__(self, adapter: ModelAdapter, reading: Reading) -> None:
+        self.adapter, self.reading = adapter, reading
+
+    @cached_property
+    def _read(self) -> tuple[list[Tensor], dict[str, Look], dict[str, Tensor]]:
+        with torch.no_grad(), watch(self.adapter.model) as seen, Feeds(self.adapter.model) as feeds:
+            vectors = self.adapter.layers([self.reading])
+        looks = seen.layers()
+        return vectors, looks, feeds.outputs(looks)
+
+    @property
+    def vectors(self) -> list[Tensor]:
+        """The vectors before the first block and after each, ``(1, n, width)``."""
+        return self._read[0]
+
+    @property
+    def looks(self) -> dict[str, Look]:
+        """The attention by which the text is read, layer by layer."""
+        return self._read[1]
+
+    @property
+    def outputs(self) -> dict[str, Tensor]:
+        """For each layer, the matrix that mixes its heads, ``(h, e, width)``."""
+        return self._read[2]
+
+    @cached_property
+    def written(self) -> list[int] | None:
+        """What the model writes, as tokens: a translation, or the next token; None if nothing."""
+        if not speaks(self.adapter, self.reading):
+            return None
+        with torch.no_grad():
+            return self.adapter.generate(self.reading, self.vectors[-1])[0]
+
+    @cached_property
+    def translated(self) -> Translated:
+        """The translation, and how the rows and columns of its decoder are named."""
+        if not speaks(self.adapter, self.reading):
+            raise OptionError(
+                f"lens: the text has {len(self.reading.ids):,} tokens, but the model learned from "
+                f"at most {self.adapter.longest:,}; give it a sentence at a time"
+            )
+        adapter = cast(TranslatorAdapter, self.adapter)
+        return Translated(adapter, self.reading, self.written or [])
+
+    @cached_property
+    def seen(self) -> Seen:
+        """Encoder, decoder and the attention between them, as the translation is written."""
+        with torch.no_grad(), watch(self.adapter.model) as seen:
+            self.adapter.teacher_force(self.reading, self.translated.tokens)
+        return seen
+
+    def prediction(self, word: str | int | None, instead: str | None) -> Prediction:
+        """The choice of one word, and the alternative that it is compared with."""
+        adapter, reading = self.adapter, self.reading
+        if adapter.kind == "translator":
+            return choose(self.translated, self.vectors[-1], word, instead)
+        stack = cast(StackAdapter, adapter)
+        if adapter.kind == "masked":
+            return choose_masked(stack, reading, word, instead)
+        if adapter.kind == "encoder":
+            if word is None or instead is not None:
+                raise OptionError(
+                    f"why: {type(adapter.model).__name__} has no output head, so it writes "
+                    "nothing; name a word of the text, without instead, to see what its vector "
+                    "depends on"
+                )
+            return VectorPrediction(stack, reading, reading.words.find(word))
+        if isinstance(word, int):
+            raise OptionError(f"why: word={word!r}, expected a word as text")
+        if adapter.kind == "causal":
+            return choose_next(stack, reading, word, instead)
+        return ClassPrediction(stack, reading, word, instead)
