@@ -38,7 +38,121 @@ def test_the_headline_finding(tired: Why) -> None:
 
 def test_the_metric_is_the_difference_of_log_probabilities(tired: Why) -> None:
     translator = Translator.load("pocket-en-de")
-    one, other = translator.score([TIRED] * 2, [tired.written, tired.written.replace("es", "sie")], tokens=True)
-    step = [token for token, _ in one.tokens].index("▁es")
-    expected = one.tokens[step][1] - other.tokens[step][1]
-    assert tired.metric == pytest.approx(expected, abs=1e-3)
+    step = translator.tokenizer.tokens(translator.tokenizer.encode(tired.written)).index("▁es")
+    both = [tired.written, tired.written.replace(" es ", " sie ")]
+    one, other = (row[step] for row in translator.score([TIRED] * 2, both, tokens=True))
+    assert tired.metric == pytest.approx(one - other, abs=1e-3)
+    assert tired.probability == pytest.approx(2.718281828**one, abs=1e-5)
+
+
+def test_measured_changes_are_those_of_real_cuts(lens: Lens, tired: Why) -> None:
+    model = lens.model
+    tokenizer = Translator.load("pocket-en-de").tokenizer
+    source = torch.tensor([[*tokenizer.encode(TIRED), tokenizer.end]])
+    written = tokenizer.encode(tired.written)
+    step = tokenizer.tokens(written).index("▁es")
+    target = torch.tensor([[tokenizer.start, *written[:step]]])
+    es, sie = (tokenizer.encode(word)[0] for word in ("es", "sie"))
+    for link in (*tired.links[:3], *tired.control[:2]):
+        one = Cut(
+            link.query_positions,
+            link.key_positions,
+            layer=link.module,
+            heads=link.head,
+            kind="cross" if link.place == "cross" else "self",
+        )
+        with torch.no_grad(), cut(model, [one]):
+            logits = model(source, target)[0, -1]
+        assert link.cut == pytest.approx(float(logits[es] - logits[sie]) - tired.metric, abs=1e-3)
+
+
+def test_estimates_agree_with_real_cuts(tired: Why) -> None:
+    assert tired.agreement > 0.9
+    assert tired.estimated > 3000
+    assert len(tired.links) == 32
+    assert len(tired.control) == 16
+
+
+def test_two_links_flip_the_word(tired: Why) -> None:
+    assert tired.flip is not None
+    assert {(one.layer, one.head, one.key) for one in tired.flip.links} == {
+        (1, 0, "animal"),
+        (2, 2, "animal"),
+    }
+    assert tired.flip.word == "sie"
+    assert tired.flip.probability > 0.8
+
+
+def test_the_alternative_is_what_is_written_without_the_word_that_matters(lens: Lens) -> None:
+    found = lens.why(TIRED, "it", most=4, control=1)  # a source word: the word written for it
+    assert (found.word, found.instead) == ("es", "sie")
+
+
+def test_looking_is_not_mattering(lens: Lens) -> None:
+    found = lens.why(WIDE, most=4, control=1)  # without a word: the pronoun
+    words = {one.word: one for one in found.words}
+    assert words["street"].looked > 0.99
+    assert 0.1 < words["street"].matters < 0.3
+    assert words["wide."].writes == "es"
+    assert "*street* just as much" in found.conclusion
+    assert "costs 17 points" in found.conclusion
+
+
+def test_a_sentence_without_a_pronoun(lens: Lens) -> None:
+    found = lens.why("He hit the ball with the bat.", most=2, control=1)
+    assert found.word in found.written
+    assert found.matters_most.matters > 0.5
+
+
+def test_words_of_several_tokens_are_compared_where_they_differ(lens: Lens) -> None:
+    written = lens.translate("The librarian was reading.").text
+    word = max(written.rstrip(".").split(), key=len)
+    tokens = lens.analyse("The librarian was reading.").translated.written
+    unit = tokens.find(word)
+    if len(tokens.tokens_of(unit)) < 2:
+        pytest.skip(f"{word!r} is one token")
+    found = lens.why("The librarian was reading.", word, instead=word[:-1], most=1, control=1)
+    assert found.instead == word[:-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "instead", "error"),
+    [
+        ("", "es", None, "the text is empty"),
+        (TIRED, "sies", None, "did not write 'sies'.*did you mean 'es'"),
+        (TIRED, "es", "es", "is the word itself"),
+        (TIRED, "es", "", "is the word itself"),
+        ("The cat saw the cat.", "Katze", None, "2 times; say which: Katze#1 or Katze#2"),
+        (TIRED, 99, None, "word 99"),
+    ],
+)
+def test_bad_questions(lens: Lens, text: str, word: str, instead: str | None, error: str) -> None:
+    with pytest.raises((OptionError, WordError), match=error):
+        lens.why(text, word, instead=instead)
+
+
+def test_numbers_that_are_no_counts(lens: Lens) -> None:
+    with pytest.raises(OptionError, match="most=0, expected 1 or more"):
+        lens.why(TIRED, "es", most=0)
+
+
+def test_asking_leaves_the_model_as_it_was(lens: Lens) -> None:
+    assert all(p.grad is None for p in lens.model.parameters())
+    assert not lens.model.training
+    with torch.inference_mode():
+        found = lens.why(TIRED, "es", instead="sie", most=1, control=1)
+    assert found.links[0].cut is not None
+
+
+def test_as_data(tired: Why) -> None:
+    data = json.loads(tired.to_json())
+    assert data["links"][0]["key"] == "animal"
+    assert len(data["words"]) == len(tired.words)
+    frame = tired.to_frame()
+    assert list(frame["control"]).count(True) == 16
+    assert len(repr(tired)) < 120
+    assert str(tired).startswith("When it writes *es* (92 %), it looks most at *animal* (1.00")
+    layer, head, word, attention, effect = tired.heads[0]
+    assert (layer, head, word) == (1, 0, "animal")
+    assert attention > 0.99
+    assert effect < -2

@@ -8,7 +8,7 @@ from regard.lens.heads import Heads, HeadScores
 from regard.lens.lens import Embedded, Lens, Told
 from regard.lens.summary import Summary
 from regard.lens.watching import Seen, watch
-from regard.lens.why import Flip, Link, Why, WordEffect
+from regard.lens.why import Flip, LinkEffect, Why, WordEffect
 
 __all__ = [
     "Analysis",
@@ -20,7 +20,7 @@ __all__ = [
     "HeadScores",
     "Heads",
     "Lens",
-    "Link",
+    "LinkEffect",
     "Seen",
     "Summary",
     "Told",

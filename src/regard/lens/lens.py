@@ -198,7 +198,7 @@ class Lens:
             control: cut so many others, at random, to judge the estimate.
         """
         most, control = whole("why: most", most), whole("why: control", control)
-        with evaluating(self.model):
+        with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
             prediction = self.analyse(text).prediction(word, instead)
             return why(prediction, most=most, control=control)
 

@@ -18,7 +18,7 @@ from regard.attention.link_effects import grouped, link_effects
 from regard.lens.cutting import Cut
 from regard.lens.measures import agreement
 from regard.lens.predictions.prediction import Axis, Prediction, Site
-from regard.lens.why import Flip, Link, Why, WordEffect
+from regard.lens.why import Flip, LinkEffect, Why, WordEffect
 
 CUT, CONTROL = 32, 16
 """Links that are really cut if nothing else is said: the strongest, and others at random."""
@@ -169,9 +169,9 @@ def _measure(prediction: Prediction, links: Sequence[_Candidate]) -> list[float]
     return found
 
 
-def _link(prediction: Prediction, one: _Candidate, measured: float | None) -> Link:
+def _link(prediction: Prediction, one: _Candidate, measured: float | None) -> LinkEffect:
     queries, keys = prediction.axes(one.site.place)
-    return Link(
+    return LinkEffect(
         place=one.site.place,
         layer=one.site.layer,
         head=one.head,

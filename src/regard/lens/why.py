@@ -26,7 +26,7 @@ SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Link:
+class LinkEffect:
     """One head looking from one word at another, and what cutting that does to the metric."""
 
     place: str
@@ -78,7 +78,7 @@ class WordEffect:
 class Flip:
     """A smallest set of links found whose joint cut changes the word that is written."""
 
-    links: tuple[Link, ...]
+    links: tuple[LinkEffect, ...]
     word: str
     """The word that is written then."""
     text: str
@@ -102,9 +102,9 @@ class Why:
     """Of the word; the cosine to itself, 1, for a model that writes nothing."""
     choices: tuple[tuple[str, float], ...]
     """The most probable choices at this step."""
-    links: tuple[Link, ...]
+    links: tuple[LinkEffect, ...]
     """Links that were cut, the strongest first."""
-    control: tuple[Link, ...]
+    control: tuple[LinkEffect, ...]
     """Other links, cut at random as a control."""
     words: tuple[WordEffect, ...]
     flip: Flip | None
@@ -269,7 +269,7 @@ class Why:
         return "\n".join(lines)
 
 
-def _marked(link: Link) -> str:
+def _marked(link: LinkEffect) -> str:
     where = f"{PLACES[link.place]} layer {link.layer} head {link.head}"
     return f"*{link.query}* → *{link.key}* ({where})"
 

@@ -8,7 +8,7 @@ vectors layer by layer. `TranslatorAdapter` and `StackAdapter` add what `Lens.wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ class Reading:
         self.ids, self.words = list(ids), words
 
 
+@runtime_checkable
 class ModelAdapter(Protocol):
     """A model and its tokenizer, run in one way whatever the model."""
 
@@ -99,6 +100,7 @@ class ModelAdapter(Protocol):
         """Runs the whole model over a text and its translation; returns the latter's words."""
 
 
+@runtime_checkable
 class TranslatorAdapter(ModelAdapter, Protocol):
     """A model with an encoder and a decoder."""
 
@@ -135,6 +137,7 @@ class TranslatorAdapter(ModelAdapter, Protocol):
         """The words of a translation, behind its start token."""
 
 
+@runtime_checkable
 class StackAdapter(ModelAdapter, Protocol):
     """A model with a single stack."""
 

@@ -44,8 +44,8 @@ class TransformersModel(Unaligned):
     @property
     def labels(self) -> list[str]:
         """The names of the classes of a classifier."""
-        config = self.model.config
-        return [str(config.id2label[i]) for i in range(config.num_labels)]
+        names = getattr(self.model.config, "id2label", None) or {}
+        return [str(name) for _, name in sorted(names.items())]
 
     @property
     def mask_token(self) -> str:

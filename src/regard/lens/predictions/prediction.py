@@ -131,7 +131,6 @@ class Prediction(ABC):
     def _baseline(self) -> tuple[Tensor, Seen]:
         """The logits, and the attention with the gradient of the metric."""
         with (
-            torch.inference_mode(False),
             torch.enable_grad(),
             _leaves(self.embeddings) as leaves,
             watch(self.model, gradients=True) as seen,
@@ -198,7 +197,7 @@ class Prediction(ABC):
         for start in range(0, len(cuts), size):
             part = cuts[start : start + size]
             rows = [_in_row(one, row) for row, links in enumerate(part) for one in links]
-            with torch.inference_mode(False), cut(self.model, rows):
+            with cut(self.model, rows):
                 found.append(self.logits(len(part), reread=reread))
         return torch.cat(found) if found else torch.empty(0, 0)
 

@@ -141,7 +141,7 @@ class TranslationPrediction(Prediction):
                 encoder = isinstance(one.layer, str) and self.adapter.is_encoder(one.layer)
                 own = Cut(one.query, one.key, one.layer, one.heads, row, one.kind)
                 parts[encoder].append(own)
-        with torch.inference_mode(False), cut(self.model, parts[True]):
+        with cut(self.model, parts[True]):
             memory = self._memory(len(cuts), reread=bool(parts[True]))
         prefix = torch.tensor([self.prefix] * len(cuts), device=memory.device)
         forced = torch.tensor([-1 if one is None else one for one in first], device=memory.device)
@@ -149,7 +149,7 @@ class TranslationPrediction(Prediction):
         limit = self.adapter.longest_output(memory)
         limit = limit if most is None else min(limit, len(self.prefix) + most)
         while not bool(done.all()) and prefix.shape[1] < limit:
-            with torch.inference_mode(False), cut(self.model, parts[False]):
+            with cut(self.model, parts[False]):
                 chosen = self.adapter.next_logits(memory, prefix).argmax(-1)
             if prefix.shape[1] == len(self.prefix):
                 chosen = torch.where(forced < 0, chosen, forced)
