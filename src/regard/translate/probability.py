@@ -16,7 +16,7 @@ from regard.text import Tokenizer, by_length, padded
 from regard.translate.precision import products_in
 from regard.translate.threads import in_threads, useful
 
-BATCH = 4096
+BATCH = 2048
 """Tokens in a batch: sentences × the longest of them, source or target."""
 
 Tokens = Sequence[int]
