@@ -2,12 +2,14 @@
 
     python benchmarks/serve.py --clients 32 --rounds 4
     python benchmarks/serve.py --model runs/en-de --source test.en
+    python benchmarks/serve.py --flat 10000
 
 Starts `regard serve` as a program of its own. First the clients do what a person does on the page,
 each with sentences of its own: the words of a sentence, the view of one of them, the steps of two
 cells, two cuts, a translation. Then come requests that are malformed or too large, all at once.
 No request of the first kind may fail, each of the second is answered with a 4xx and a sentence, and
-the server's memory stays where it is.
+the server's memory stays where it is. With --flat, one client sends that many requests about ever
+new sentences to a small untrained model, and the memory after each tenth of them is printed.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 from timing import machine
@@ -198,6 +201,49 @@ def resident(process: subprocess.Popen[str]) -> float:
     return int(found[1]) / 1024 if found else 0.0
 
 
+def small_model(folder: Path) -> str:
+    """The folder of an untrained model that answers in milliseconds."""
+    import torch
+
+    from regard.nn import Transformer, TransformerConfig
+    from regard.text import Tokenizer
+    from regard.translate.model_files import save_model
+
+    lines = [
+        side for one in generate("reference", "train", 300) for side in (one.source, one.target)
+    ]
+    tokenizer = Tokenizer.train(lines, 400)
+    torch.manual_seed(0)
+    shape = {"width": 32, "heads": 2, "feed_forward": 64, "encoder_depth": 2, "decoder_depth": 1}
+    save_model(
+        folder, Transformer(TransformerConfig(vocabulary=tokenizer.size, **shape)), longest=30
+    )
+    tokenizer.save(folder / "tokenizer.json")
+    return str(folder)
+
+
+def flat(number: int, threads: int) -> None:
+    """Print the server's memory after each tenth of so many requests, which must not grow."""
+    words = sorted(
+        {word for one in generate("reference", "train", 500) for word in one.source.split()}
+    )
+    draw, measured, memory = random.Random(0), Measured(), []
+    with TemporaryDirectory() as folder, serving(small_model(Path(folder)), threads) as found:
+        process, host, port = found
+        began, done = time.perf_counter(), 0
+        while done < number:
+            text = " ".join(draw.choices(words, k=draw.randint(2, 6)))
+            visit(host, port, [text], measured, done)
+            done = sum(map(len, measured.seconds.values()))
+            if done * 10 // number > len(memory):
+                memory.append(resident(process))
+                took = time.perf_counter() - began
+                print(f"{done:6,} requests, {took:5.0f} s: {memory[-1]:.0f} MB", flush=True)
+    print(f"failed: {sum(measured.failed.values())}", *measured.failed.items(), sep="\n  ")
+    if measured.failed or max(memory[3:]) > 1.05 * memory[2]:
+        sys.exit("the server did not stay as it was")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="pocket-en-de")
@@ -206,7 +252,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4, help="sentences of each client")
     parser.add_argument("--bad", type=int, default=200, help="requests that are not right")
     parser.add_argument("--threads", type=int, default=2, help="cores that the model uses")
+    parser.add_argument("--flat", type=int, help="requests of one client to a small model")
     options = parser.parse_args()
+    if options.flat:
+        print(machine())
+        flat(options.flat, options.threads)
+        return
     print(f"{machine()}; {options.clients} clients, {options.rounds} sentences each\n")
     texts = sentences(options.source, options.clients * options.rounds)
     measured = Measured()

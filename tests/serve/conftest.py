@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 from regard.lens import Lens
 from regard.nn import Transformer, TransformerConfig
 from regard.serve import Limits, make
+from regard.serve.connection import Connection
 from regard.serve.description import describe
 from regard.serve.running import address, bound
 from regard.text import Tokenizer
@@ -111,7 +112,7 @@ def serving(app: Starlette) -> Iterator[str]:
     """A real server around the application, in a thread; its address."""
     listening = bound("127.0.0.1", 0)
     config = uvicorn.Config(
-        app, loop="asyncio", http="h11", lifespan="on", log_config=None, access_log=False
+        app, loop="asyncio", http=Connection, lifespan="on", log_config=None, access_log=False
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, args=([listening],))

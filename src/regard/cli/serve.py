@@ -29,7 +29,8 @@ def serve(
         list[str] | None, typer.Option(help="Another name by which it may be called; repeatable.")
     ] = None,
     longest: Annotated[int, typer.Option(help="Characters of a text, at most.")] = 2_000,
-    seconds: Annotated[float, typer.Option(help="For one request, at most.")] = 60.0,
+    tokens: Annotated[int, typer.Option(help="Tokens of a text, at most.")] = 512,
+    seconds: Annotated[float, typer.Option(help="For one request, at most.")] = 30.0,
     waiting: Annotated[int, typer.Option(help="Requests that may wait at once.")] = 64,
     threads: Annotated[int, typer.Option(help="Cores that the model uses.")] = 2,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
@@ -51,7 +52,13 @@ def serve(
         ) from None
     if threads < 1:
         raise OptionError(f"serve: --threads {threads}, expected 1 or more")
-    limits = Limits(text=longest, body=max(65_536, 16 * longest), seconds=seconds, waiting=waiting)
+    limits = Limits(
+        text=longest,
+        tokens=tokens,
+        body=max(65_536, 16 * longest),
+        seconds=seconds,
+        waiting=waiting,
+    )
     listening = bound(host, port)
     with listening:
         torch.set_num_threads(threads)

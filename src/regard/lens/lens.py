@@ -374,7 +374,7 @@ class Lens:
                 "surrogate pair, which is not Unicode text"
             ) from None
         reading = self._adapter.read(text)
-        if not any(reading.words.is_word):
+        if all(reading.words.special):
             raise OptionError(
                 f"lens: the tokenizer leaves nothing of the text {text[:40]!r}; give it a word"
             )

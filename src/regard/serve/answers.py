@@ -16,6 +16,7 @@ from regard.lens.viewing import answer_cut
 from regard.serve.body import Asked
 from regard.serve.limits import Limits
 from regard.serve.recent import Recent
+from regard.serve.refusals import too_large
 from regard.text.words import Words
 from regard.view import View
 
@@ -43,6 +44,7 @@ class Answers:
 
     def __init__(self, lens: Lens, limits: Limits) -> None:
         self._lens = lens
+        self._most = limits.tokens
         self._found = Recent[Found](limits.kept // 2, lambda found: _bytes(found.looks))
         self._compared = Recent[Comparison](
             limits.kept // 2,
@@ -53,6 +55,15 @@ class Answers:
     def translates(self) -> bool:
         """Whether the model translates."""
         return self._lens.translates
+
+    def check(self, texts: Iterable[str]) -> None:
+        """Raise if one of the texts has more tokens than are read, whatever its characters."""
+        for text in texts:
+            count = len(self._lens.words(text, tokens=True))
+            if count > self._most:
+                raise too_large(
+                    f"the text has {count:,} tokens, but no more than {self._most:,} are read"
+                )
 
     def words(self, asked: Asked) -> Work:
         """The words of a text, as the model reads it."""

@@ -130,7 +130,7 @@ class _Service:
                 "waiting": self.desk.waiting,
                 "limits": {
                     name: getattr(limits, name)
-                    for name in ("text", "body", "seconds", "waiting", "links")
+                    for name in ("text", "tokens", "body", "seconds", "waiting", "links")
                 },
             }
         )
@@ -147,7 +147,7 @@ class _Service:
                 work = question(asked)
                 if self._log_texts:
                     log.info("%s %s", request.url.path, asked)
-                return await self.desk.done(lambda: _reply(work()), lambda: _left(request))
+                return await self.desk.done(lambda: self._done(asked, work), lambda: _left(request))
             except RefusedError as refusal:
                 return replies.error(refusal.status, refusal.sentence, refusal.headers)
             except RegardError as error:
@@ -158,6 +158,11 @@ class _Service:
                 return self._failed(request, error)
 
         return answer
+
+    def _done(self, asked: body.Asked, work: Callable[[], Any]) -> Response:
+        """The reply for what was asked, if it is not too much."""
+        self._answers.check(asked.texts)
+        return _reply(work())
 
     def _failed(self, request: Request, error: Exception) -> Response:
         """What is said, and written down, when the server itself fails."""

@@ -69,12 +69,15 @@ class Asked:
         self._fields = fields
         self._limits = limits
         self._known: list[str] = []
+        self.texts: list[str] = []
+        """The texts that were taken so far."""
 
     def text(self, name: str = "text") -> str:
         """A text."""
         value = self._string(name, self._limits.text)
         if not value.strip():
             raise malformed(f"{name} is empty; give it at least a word")
+        self.texts.append(value)
         return value
 
     def word(self, name: str = "word", usual: int | None = None) -> str | int:

@@ -129,6 +129,7 @@ def _schemas() -> dict[str, Schema]:
                 "limits": _object(
                     {
                         "text": {**INTEGER, "description": "characters"},
+                        "tokens": {**INTEGER, "description": "of a text"},
                         "body": {**INTEGER, "description": "bytes"},
                         "seconds": {**NUMBER, "description": "of one request"},
                         "waiting": {**INTEGER, "description": "requests at once"},

@@ -19,15 +19,17 @@ class Limits:
 
     text: int = 2_000
     """Characters of a text."""
+    tokens: int = 512
+    """Tokens of a text: a character that the tokenizer has to spell by its bytes is several."""
     body: int = 65_536
     """Bytes of a request's body."""
-    seconds: int | float = 60
+    seconds: int | float = 30
     """For one request, waiting for its turn included."""
     waiting: int = 64
     """Requests that wait for their turn, at most; one more is at work."""
     links: int = 64
     """Links that are cut at once."""
-    kept: int = 128_000_000
+    kept: int = 32_000_000
     """Bytes of recent explanations that are kept, so that a click does not compute them again."""
 
     def __post_init__(self) -> None:

@@ -15,6 +15,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from regard.errors import OptionError
+from regard.serve.connection import Connection
 
 GRACE = 3
 """Seconds in which requests under way may end when the server is told to."""
@@ -68,7 +69,7 @@ def run(
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http="h11",
+        http=Connection,
         ws="none",
         lifespan="on",
         log_config=None,

@@ -1,0 +1,106 @@
+"""What a request may cost: tokens of a text, whatever its characters, and time for its headers."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+import pytest
+
+from regard.lens import Lens
+from regard.serve import Limits, connection
+from regard.serve.answers import Answers
+from regard.serve.refusals import RefusedError
+
+LONG = "because it was tired " * 40
+"""Within the limit of characters, and of more than 100 tokens."""
+QUESTIONS = {
+    "words": {"text": LONG},
+    "view": {"text": LONG, "word": 0},
+    "explain": {"text": LONG, "word": 0},
+    "steps": {"text": LONG, "layer": 0, "head": 0, "query": 0, "key": 0},
+    "translate": {"text": LONG},
+    "cut": {"text": LONG, "links": [[0, 0]]},
+    "heads": {"text": LONG},
+    "compare": {"word": "it", "one": "it was tired", "other": LONG},
+    "page": {"text": LONG, "word": 0},
+}
+
+
+@pytest.mark.parametrize("route", QUESTIONS)
+def test_tokens_are_limited_whatever_the_characters(
+    route: str, lens: Lens, checked: Callable[..., object]
+) -> None:
+    client = checked(lens, Limits(seconds=600, tokens=100))
+    began = time.monotonic()
+    said = client.refused(f"/api/{route}", 413, json=QUESTIONS[route])  # type: ignore[attr-defined]
+    assert "tokens, but no more than 100 are read" in said
+    assert time.monotonic() - began < 5
+
+
+def test_accents_are_told_from_letters_before_any_work() -> None:
+    answers = Answers(Lens.open("pocket-en-de"), Limits())
+    began = time.monotonic()
+    for text in ("\u0301" * 500, "e" + "\u0301\u0302" * 250, "😀" * 2_000):
+        with pytest.raises(RefusedError, match="tokens, but no more than 512 are read"):
+            answers.check([text])
+    answers.check(["The animal didn't cross the street because it was too tired. " * 32])
+    assert time.monotonic() - began < 10
+
+
+def test_texts_within_the_limit_are_read(lens: Lens, checked: Callable[..., object]) -> None:
+    client = checked(lens, Limits(seconds=600, tokens=100))
+    assert client.post("/api/words", {"text": "the bat"}).status_code == 200  # type: ignore[attr-defined]
+    assert client.get("/api/health").json()["limits"]["tokens"] == 100  # type: ignore[attr-defined]
+
+
+# ── headers ───────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def connected(served: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """A connection to a server that waits half a second for headers."""
+    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.5)
+    address = urlsplit(served)
+    with socket.create_connection((address.hostname or "", address.port or 0)) as made:
+        made.settimeout(20)
+        yield made
+
+
+def ended(made: socket.socket) -> bool:
+    """Whether the server closes the connection, without having said anything."""
+    return made.recv(1) == b""
+
+
+def test_a_connection_that_says_nothing_is_closed(connected: socket.socket) -> None:
+    assert ended(connected)
+
+
+def test_half_a_head_is_not_waited_for(connected: socket.socket) -> None:
+    connected.sendall(b"GET /api/health HTTP/1.1\r\nHost: local")
+    assert ended(connected)
+
+
+def test_a_head_that_drips_is_not_waited_for(connected: socket.socket) -> None:
+    began = time.monotonic()
+    with suppress(ConnectionError):
+        while time.monotonic() - began < 20:
+            connected.sendall(b"X")
+            time.sleep(0.05)
+    assert time.monotonic() - began < 20
+
+
+def test_a_second_request_is_not_waited_for_either(connected: socket.socket) -> None:
+    request = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for _ in range(2):
+        connected.sendall(request)
+        reply = b""
+        while not reply.endswith(b"}}"):
+            reply += connected.recv(65_536)
+        assert reply.startswith(b"HTTP/1.1 200")
+        time.sleep(0.7)  # longer than the limit: between requests there is another
+    connected.sendall(request[:20])
+    assert ended(connected)
