@@ -21,6 +21,7 @@ from regard.lens.cutting import cut
 from regard.lens.explaining import MOST, explained
 from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores, read_questions, score_heads
+from regard.lens.link_steps import LinkSteps, link_steps
 from regard.lens.loading import adapter_of, opened
 from regard.lens.summary import Summary, summarise
 from regard.lens.verification import CONTROL, CUT, why
@@ -201,6 +202,35 @@ class Lens:
         with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
             prediction = self.analyse(text).prediction(word, instead)
             return why(prediction, most=most, control=control)
+
+    def steps(
+        self,
+        text: str,
+        *,
+        query: str | None = None,
+        key: str | int,
+        layer: int | None = None,
+        head: int | None = None,
+        place: str | None = None,
+    ) -> LinkSteps:
+        """The six steps of one real link, with the numbers that the model computed.
+
+        Args:
+            text: what the model reads.
+            query: the word that attends: one that the model wrote, see `why`. With `place`
+                ``"encoder"`` or ``"decoder"``, a row of that place.
+            key: the word attended to.
+            layer: of that place, from 0; the one with the largest weight if not given.
+            head: the same.
+            place: ``"cross"`` for a translator if not given; ``"encoder"`` or ``"decoder"``.
+        """
+        with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
+            analysis = self.analyse(text)
+            inside = (
+                place is not None and analysis.adapter.kind == "translator" and place != "cross"
+            )
+            prediction = analysis.prediction(None if inside else query, None)
+            return link_steps(prediction, key, query if inside else None, layer, head, place)
 
     @torch.no_grad()
     def knockouts(self, text: str, *, tokens: bool = False) -> Float[Tensor, "names names"]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from regard.attention.link_effects import grouped, link_effects
 from regard.lens.cutting import Cut
+from regard.lens.link_steps import link_steps
 from regard.lens.measures import agreement
 from regard.lens.predictions.prediction import Axis, Prediction, Site
 from regard.lens.why import Flip, LinkEffect, Why, WordEffect
@@ -56,12 +57,17 @@ def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Wh
     links = [_link(prediction, one, m) for one, m in zip(tried, measured, strict=True)]
     words = _words(prediction, step)
     before = prediction.baseline
+    real = [i for i, one in enumerate(words) if not one.special] or range(len(words))
+    looked = max(real, key=lambda i: words[i].looked)
+    where = (words[looked].layer, words[looked].head)
     return Why(
         text=prediction.words.text,
         written=prediction.written_text,
         word=prediction.word,
         instead=prediction.word_instead,
         position=prediction.position,
+        output_words=prediction.output_words,
+        alignment=prediction.alignment,
         metric=float(prediction.metric(before)),
         probability=float(prediction.probability(before)),
         choices=tuple(prediction.choices()),
@@ -74,6 +80,7 @@ def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Wh
         place=prediction.place,
         attention=step.attention,
         effects=step.effects,
+        steps=link_steps(prediction, looked, None, *where, None),
         note=prediction.note,
     )
 

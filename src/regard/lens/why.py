@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import OptionError
+from regard.lens.link_steps import LinkSteps
 
 if TYPE_CHECKING:
     import pandas
@@ -95,7 +96,11 @@ class Why:
     word: str
     instead: str
     position: int | None
-    """The number of the word in what was written, from 0; None where there is just one choice."""
+    """The number of the word in `output_words`; None where there is just one choice."""
+    output_words: tuple[str, ...]
+    """The words of the output; empty where there is just one choice."""
+    alignment: tuple[tuple[int, int], ...]
+    """For each word of the output, the input word that its row looks at most: (output, input)."""
     metric: float
     """log p(word) − log p(instead)."""
     probability: float
@@ -117,6 +122,8 @@ class Why:
     """From the step's row to each input word, at `place`."""
     effects: Float[Tensor, "layers heads words"]
     """The estimated effect of cutting each of these links."""
+    steps: LinkSteps
+    """The six steps of the link to the word that is looked at most."""
     note: str = ""
     """Anything about the question that a reader has to know."""
 
@@ -162,7 +169,7 @@ class Why:
         if not self.choices:
             return f"*{self.word}* attends most to *{most.word}* ({most.looked:.2f}{_at(most)})."
         return (
-            f"When it writes *{self.word}* ({_percent(self.probability)}), it looks most at "
+            f"When it writes *{self.word}* ({percent(self.probability)}), it looks most at "
             f"*{most.word}* ({most.looked:.2f}{_at(most)})."
         )
 
@@ -178,7 +185,7 @@ class Why:
                 f"Cutting the links to any single word leaves *{self.word}* as likely as it is."
             ]
         told = f"Without its links to *{most.word}*, *{self.word}* falls to "
-        told += _percent(most.probability)
+        told += percent(most.probability)
         if most.writes and most.text is not None:
             told += f" and it writes *{most.writes.strip()}* instead"
         found = [f"{told}."]
@@ -205,15 +212,15 @@ class Why:
         more = len(self.flip.links) - 3
         rest = f"; and {more} more" if more > 0 else ""
         one = len(self.flip.links) == 1
-        which, them = ("This link decides", "it") if one else ("These links decide", "them")
-        return f"{which}: {links}{rest}. Without {them} it writes *{self.flip.word.strip()}*."
+        which, cut = ("This link decides", "it") if one else ("These links decide", "them")
+        return f"{which}: {links}{rest}. With {cut} cut it writes *{self.flip.word.strip()}*."
 
     def to_data(self) -> dict[str, Any]:
         """Everything as plain lists and numbers."""
         data = {
             name: value
             for name, value in vars(self).items()
-            if name not in ("links", "control", "words", "flip", "attention", "effects")
+            if name not in ("links", "control", "words", "flip", "attention", "effects", "steps")
         }
         found: dict[str, Any] = _rounded(
             {
@@ -224,6 +231,7 @@ class Why:
                 "words": [asdict(one) for one in self.words],
                 "flip": None if self.flip is None else asdict(self.flip),
                 "heads": {"attention": self.attention.tolist(), "effect": self.effects.tolist()},
+                "steps": self.steps.to_data(),
                 "conclusion": self.conclusion,
             }
         )
@@ -278,10 +286,10 @@ def _at(one: WordEffect) -> str:
     return f", layer {one.layer} head {one.head}"
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
     """A probability in per cent: 92 %, 0.4 %.
 
-    >>> _percent(0.9208), _percent(0.0042)
+    >>> percent(0.9208), percent(0.0042)
     ('92 %', '0.4 %')
     """
     return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1f} %"

@@ -89,6 +89,10 @@ class Prediction(ABC):
     """The whole output."""
     position: int | None = None
     """The number of the word in the output."""
+    output_words: tuple[str, ...] = ()
+    """The words of the output, if it has several."""
+    alignment: tuple[tuple[int, int], ...] = ()
+    """For each of them, the input word that its row looks at most."""
     note: str = ""
     """Anything about the question that a reader has to know."""
     probes: int = 1

@@ -14,7 +14,9 @@ from regard.errors import OptionError, WordError
 from regard.lens.adapters import Reading, TranslatorAdapter
 from regard.lens.cutting import Cut, cut
 from regard.lens.predictions.prediction import Axis, Prediction
+from regard.lens.watching import watch
 from regard.text.words import WORD, Words
+from regard.translate.alignment import default_layer
 
 PRONOUNS = ("it", "its", "they", "them", "their")
 """English pronouns whose translation depends on what they refer to."""
@@ -38,6 +40,28 @@ class Translated:
         special = (*self.read.special[1:], True)
         self.written = Words(self.read.text, names, spans, special)
         """What is written at each position: the translation, then the end."""
+
+    @torch.no_grad()
+    def alignment(self, memory: Tensor) -> tuple[tuple[int, int], ...]:
+        """For each written word, the source word that its row looks at most.
+
+        By the mean over the heads of the decoder layer whose attention aligns best.
+        """
+        prefix = torch.tensor([[self.adapter.start, *self.tokens]], device=memory.device)
+        with watch(self.adapter.model) as seen:
+            self.adapter.step_logits(memory, prefix)
+        cross = [name for name in seen if seen.kind(name) == "cross"]
+        if not cross:
+            return ()
+        weights = seen[cross[default_layer(len(cross))]].weights()[0].mean(0)
+        source = self.reading.words
+        real = torch.tensor([0.0 if one else -1.0 for one in source.is_word])
+        found = []
+        for unit, is_word in enumerate(self.written.is_word):
+            if is_word:
+                row = source.summed(weights[self.written.tokens_of(unit)].mean(0))
+                found.append((unit, int((row.cpu() + real).argmax())))
+        return tuple(found)
 
 
 class TranslationPrediction(Prediction):
@@ -63,9 +87,18 @@ class TranslationPrediction(Prediction):
         self.length = len(translated.reading.ids) + len(self.prefix)
         self.written_text = translated.written.text
         self.position = translated.written.places[step]
+        self.output_words = tuple(
+            name
+            for name, real in zip(translated.written.names, translated.written.is_word, strict=True)
+            if real
+        )
         self.word = translated.written.called(self.position)
         self._word_instead = word_instead
         self.instead = self.default_instead() if instead is None else instead
+
+    @cached_property
+    def alignment(self) -> tuple[tuple[int, int], ...]:  # type: ignore[override]
+        return self.translated.alignment(self.memory)
 
     @cached_property
     def word_instead(self) -> str:  # type: ignore[override]

@@ -1,0 +1,154 @@
+"""The six steps of one real link: how a head computed the weight of one word for another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.errors import OptionError, WordError
+from regard.lens._numbers import numbered
+from regard.lens.predictions.prediction import Axis, Prediction, Site
+
+SHOWN, KEYS = 6, 5
+"""Numbers of a vector, and words of a softmax, that are printed."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinkSteps:
+    """One link of one head, step by step, with the numbers that the model computed."""
+
+    query: str
+    key: str
+    place: str
+    layer: int
+    head: int
+    q: Float[Tensor, " d"]
+    """Step 1: the query, where the word is written or read …"""
+    k: Float[Tensor, " d"]
+    """… the key …"""
+    v: Float[Tensor, " e"]
+    """… and the value of the word attended to."""
+    product: float
+    """Step 2: q · k."""
+    scaled: float
+    """Step 3: divided by √d, what else is added to it included."""
+    weight: float
+    """Step 4: softmax over all words."""
+    weights: tuple[tuple[str, float], ...]
+    """The weights of all words, the largest first."""
+    output: Float[Tensor, " e"]
+    """Step 6: the sum of all values times their weights."""
+
+    @property
+    def weighted(self) -> Float[Tensor, " e"]:
+        """Step 5: the value times its weight."""
+        return self.weight * self.v
+
+    def to_data(self) -> dict[str, Any]:
+        """Everything as plain lists and numbers."""
+        vectors = {name: getattr(self, name).tolist() for name in ("q", "k", "v", "output")}
+        plain = {name: one for name, one in vars(self).items() if name not in vectors}
+        return {**plain, **vectors, "weighted": self.weighted.tolist()}
+
+    def __str__(self) -> str:
+        most = ", ".join(f"{word} {weight:.3f}" for word, weight in self.weights[:KEYS])
+        rest = ", …" if len(self.weights) > KEYS else ""
+        return "\n".join(
+            (
+                f"{self.query} → {self.key}, {self.place} layer {self.layer} head {self.head}",
+                "",
+                f"1. Query and key   q({self.query}) = {_vector(self.q)}",
+                f"                   k({self.key}) = {_vector(self.k)}",
+                f"2. Score           q · k = {self.product:.4f}",
+                f"3. Scale           ÷ √{len(self.q)} = {self.scaled:.4f}",
+                f"4. Softmax         {self.weight:.4f}   ({most}{rest})",
+                f"5. Weight × value  {self.weight:.4f} × v({self.key}) = {_vector(self.weighted)}",
+                f"6. Sum             over {len(self.weights)} words = {_vector(self.output)}",
+            )
+        )
+
+
+def link_steps(
+    prediction: Prediction,
+    key: str | int,
+    query: str | int | None,
+    layer: int | None,
+    head: int | None,
+    place: str | None,
+) -> LinkSteps:
+    """The steps of a link at a prediction; the strongest head, if none is named."""
+    sites = [one for one in prediction.sites if one.place == (place or prediction.place)]
+    if not sites:
+        places = ", ".join(dict.fromkeys(one.place for one in prediction.sites))
+        raise OptionError(f"steps: place {place!r}, but the model has {places}")
+    queries, keys = prediction.axes(sites[0].place)
+    at = _find(keys, key, "attended to")
+    row = queries.at(prediction.queries[0]) if query is None else _find(queries, query, "attending")
+    if layer is not None:
+        sites = [sites[numbered("steps: layer", layer, len(sites))]]
+    chosen = max(
+        (
+            (
+                float(look.weights(queries=_last(queries, row))[0, i, 0, keys.positions[at]].sum()),
+                i,
+                n,
+            )
+            for n, site in enumerate(sites)
+            for look in [prediction.seen.calls(site.module)[-1]]
+            for i in range(look.q.shape[1])
+            if head is None or i == numbered("steps: head", head, look.q.shape[1])
+        ),
+    )
+    return _taken(prediction, sites[chosen[2]], queries, keys, row, at, chosen[1])
+
+
+def _taken(
+    prediction: Prediction, site: Site, queries: Axis, keys: Axis, row: int, at: int, head: int
+) -> LinkSteps:
+    look = prediction.seen.calls(site.module)[-1]
+    q = _last(queries, row)
+    weights = look.weights(queries=q, heads=head)[0, 0, 0]
+    k = max(keys.positions[at], key=lambda position: float(weights[position]))
+    group = look.q.shape[1] // look.k.shape[1]
+    totals = [
+        (name, float(weights[list(positions)].sum()))
+        for name, positions in zip(keys.names, keys.positions, strict=True)
+    ]
+    return LinkSteps(
+        query=queries.names[row],
+        key=keys.names[at],
+        place=site.place,
+        layer=site.layer,
+        head=head,
+        q=look.q[0, head, q].detach().float(),
+        k=look.k[0, head // group, k].detach().float(),
+        v=look.v[0, head // group, k].detach().float(),
+        product=float(look.compared(queries=q, heads=head)[0, 0, 0, k]),
+        scaled=float(look.scores(queries=q, heads=head)[0, 0, 0, k]),
+        weight=float(weights[k]),
+        weights=tuple(sorted(totals, key=lambda one: -one[1])),
+        output=look.output[0, head, q].detach().float(),
+    )
+
+
+def _last(axis: Axis, unit: int) -> int:
+    """The last token of a unit, whose row has seen all of it."""
+    return axis.positions[unit][-1]
+
+
+def _find(axis: Axis, word: str | int, role: str) -> int:
+    if isinstance(word, int):
+        return numbered(f"steps: word {role}", word, len(axis))
+    plain = [name.rstrip(".,;:!?") for name in axis.names]
+    for names in (axis.names, plain, [name.partition("#")[0] for name in plain]):
+        if word in names:
+            return list(names).index(word)
+    raise WordError(f"steps: no word {role} is {word!r}; there are {', '.join(axis.names)}")
+
+
+def _vector(x: Tensor) -> str:
+    shown = " ".join(f"{value:.2f}" for value in x[:SHOWN].tolist())
+    return f"[{shown}{' …' if len(x) > SHOWN else ''}]"
