@@ -13,13 +13,13 @@ MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
     "memory": set(),
-    "compiled": set(),
-    "attention": {"errors", "files", "compiled"},
-    "nn": {"errors", "files", "compiled", "attention"},
+    "native": set(),
+    "attention": {"errors", "files", "native"},
+    "nn": {"errors", "files", "native", "attention"},
     "text": {"errors", "files", "attention"},
     "vectors": {"errors", "files", "attention"},
     "view": {"errors", "files", "attention"},
-    "translate": {"errors", "files", "memory", "compiled", "attention", "nn", "text"},
+    "translate": {"errors", "files", "memory", "native", "attention", "nn", "text"},
     "lens": {
         "errors", "files", "memory", "attention", "nn", "text", "vectors", "view", "translate",
     },
@@ -64,7 +64,7 @@ def test_imports_point_one_way(path: Path) -> None:
 def test_kernels_do_not_know_each_other() -> None:
     kernels = SOURCE / "attention" / "kernels"
     names = {path.stem for path in kernels.glob("*.py")} - {"__init__"}
-    assert names == {"reference", "blocked", "fused"}
+    assert names == {"reference", "native", "plain", "fused", "blocked"}
     for name in names:
         text = (kernels / f"{name}.py").read_text(encoding="utf-8")
         assert not any(f"kernels.{other}" in text or f"kernels import {other}" in text

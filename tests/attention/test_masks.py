@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention import _one_block, attend, which
+from regard.attention import attend, which
 from regard.attention.kernels import blocked
 from regard.attention.masks import (
     ALL,
@@ -65,24 +65,13 @@ def plain(q: Tensor, k: Tensor, v: Tensor, whole: Tensor) -> Tensor:
 def tiny_blocks() -> Iterator[None]:
     """The blocked kernel in blocks of 4 × 3, one block a span, one batch entry at a time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocked, "ENTRY", 0)
-        patch.setattr(blocked, "ONE_BLOCK", 0)
         patch.setattr(blocked, "SPAN", 1)
         patch.setattr(blocked, "HEIGHT", 4)
         patch.setattr(blocked, "WIDTH", 3)
         yield
 
 
-@contextmanager
-def entry_by_entry() -> Iterator[None]:
-    """The blocked kernel one batch entry at a time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_one_block, "SCRATCH", 1)
-        yield
-
-
-REGIMES = (nullcontext, entry_by_entry, tiny_blocks)
-"""What the blocked kernel does with short calls, in two ways, and with long ones."""
+REGIMES = (nullcontext, tiny_blocks)
 
 
 # What each factory means
@@ -403,34 +392,6 @@ def test_attention_under_an_expression_is_attention_under_its_tensor(
             close(attend(x, y, z, mask=mask, kernel="blocked"), wanted)
 
 
-@pytest.mark.parametrize(
-    ("regime", "wanted"),
-    [
-        (nullcontext, {"in_turn": 1, "_many_blocks": 0}),
-        (entry_by_entry, {"in_turn": 1, "_many_blocks": 0}),
-        (tiny_blocks, {"in_turn": 0, "_many_blocks": BATCH}),
-    ],
-    ids=["as it is", "entry by entry", "tiny blocks"],
-)
-def test_the_regimes_are_what_they_say(
-    regime: Callable[[], nullcontext[None]],
-    wanted: dict[str, int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    called = dict.fromkeys(wanted, 0)
-
-    def counted(name: str, function: Callable[..., object], *args: object) -> object:
-        called[name] += 1
-        return function(*args)
-
-    for name in wanted:
-        monkeypatch.setattr(blocked, name, partial(counted, name, getattr(blocked, name)))
-    x = noise(BATCH, HEADS, 7, 5)
-    with regime():
-        attend(x, x, x, mask=causal, kernel="blocked")
-    assert called == wanted
-
-
 # Through attend, for every rank. Axes: leading 2 and 3, batch 3, heads 5, queries 7, keys 11.
 
 Q, K, H, B = 7, 11, 5, 3
@@ -631,7 +592,8 @@ def test_twice_the_length_is_twice_the_work_under_a_window() -> None:
 
 def test_a_window_goes_to_the_kernel_that_can_skip() -> None:
     x = noise(N, 3)
-    assert which(x, x, x, mask=causal & window(32)).startswith("blocked: ")
+    assert which(x, x, x, mask=causal & window(32)).startswith("blocked;")
+    assert which(*[x.float()] * 3, mask=causal & window(32)) == "native"
 
 
 # Equality

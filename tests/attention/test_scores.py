@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention import Additive, Bilinear, Scaled, _one_block, attend, causal, look, padding
+from regard.attention import Additive, Bilinear, Scaled, attend, causal, look, padding
 from regard.attention.kernels import blocked
 from regard.attention.scores import NAMED, DotScore, Score, as_score
 from regard.errors import ShapeError
@@ -36,26 +36,15 @@ def noise(*sizes: int, seed: int = 0) -> Tensor:
 def tiny_blocks() -> Iterator[None]:
     """The blocked kernel in blocks of 2 × 3, one block a span, one batch entry at a time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocked, "ENTRY", 0)
-        patch.setattr(blocked, "ONE_BLOCK", 0)
         patch.setattr(blocked, "SPAN", 1)
         patch.setattr(blocked, "HEIGHT", 2)
         patch.setattr(blocked, "WIDTH", 3)
         yield
 
 
-@contextmanager
-def entry_by_entry() -> Iterator[None]:
-    """The blocked kernel one batch entry at a time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_one_block, "SCRATCH", 1)
-        yield
-
-
 regimes = pytest.mark.parametrize(
-    "regime", [nullcontext, entry_by_entry, tiny_blocks], ids=["one", "entries", "many"]
+    "regime", [nullcontext, tiny_blocks], ids=["as it is", "tiny blocks"]
 )
-"""What the blocked kernel does with short calls, in two ways, and with long ones."""
 
 
 # The definitions, number by number

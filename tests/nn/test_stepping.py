@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 import regard
 from regard.attention import Mask, causal, dense, padding
-from regard.compiled import DecoderStep
-from regard.compiled.building import library
 from regard.errors import RegardError, ShapeError
+from regard.native import DecoderStep, loaded
 from regard.nn import FeedForward, Transformer, TransformerConfig
 from regard.nn.stepping import Stepper
 
@@ -24,8 +23,8 @@ CONFIG = TransformerConfig(
     vocabulary=30, width=16, encoder_depth=1, decoder_depth=2, heads=4, feed_forward=20
 )
 SIZES: dict[str, dict[str, Any]] = {
-    "too narrow to be compiled": {},
-    "compiled": {"width": 64, "feed_forward": 48},
+    "too narrow for the native step": {},
+    "native": {"width": 64, "feed_forward": 48},
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "norm after": {"norm_place": "after"},
@@ -74,15 +73,7 @@ def test_the_numbers_are_those_of_the_decoder(
         assert torch.equal(one, other)
 
 
-def test_the_short_way_calls_no_attention_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = model_of()
-    monkeypatch.setattr(model.decoder.blocks[0].attention, "forward", None)
-    written(model, Stepper(model.decoder), None)
-    with pytest.raises(TypeError):
-        written(model, model.decoder, None)
-
-
-@pytest.mark.skipif(library() is None, reason="nothing is compiled here")
+@pytest.mark.skipif(not loaded(), reason="there are no native operators")
 @pytest.mark.parametrize(
     ("changes", "steps"),
     [
@@ -96,10 +87,10 @@ def test_the_short_way_calls_no_attention_module(monkeypatch: pytest.MonkeyPatch
         ({"width": 32}, 0),
     ],
 )
-def test_what_is_usual_is_compiled_in_one_piece(
+def test_what_is_usual_is_one_native_operator(
     changes: dict[str, Any], steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = model_of(**{**SIZES["compiled"], **changes})
+    model = model_of(**{**SIZES["native"], **changes})
     called: list[int] = []
     plain = DecoderStep.__call__
 
@@ -146,7 +137,7 @@ def odd_number(block: Any) -> None:
     [odd_feed_forward, odd_order, odd_norm, odd_eps, odd_layers, odd_function, odd_number],
 )
 def test_a_block_that_is_unlike_the_others_is_what_it_is(change: Callable[[Any], None]) -> None:
-    model = model_of(**SIZES["compiled"])
+    model = model_of(**SIZES["native"])
     change(model.decoder.blocks[1])
     model.eval()
     wanted = written(model, model.decoder, None)
@@ -156,7 +147,7 @@ def test_a_block_that_is_unlike_the_others_is_what_it_is(change: Callable[[Any],
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    model = model_of(**SIZES["compiled"])
+    model = model_of(**SIZES["native"])
     x, memory = torch.zeros(2, 1, 64), torch.zeros(2, 5, 64)
     step = Stepper(model.decoder)
     for bad_x, bad_memory in ((x[..., :32], memory[..., :32]), (x[:1], memory)):
@@ -173,7 +164,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 def test_a_memory_mask_may_tell_sequences_apart() -> None:
-    model = model_of(**SIZES["compiled"])
+    model = model_of(**SIZES["native"])
     chance = torch.Generator().manual_seed(0)
     x, memory = torch.randn(4, 1, 64, generator=chance), torch.randn(2, 6, 64, generator=chance)
     mask = dense(torch.rand(2, 1, 2, 6, generator=chance) > 0.5)
@@ -186,7 +177,7 @@ def test_a_memory_mask_may_tell_sequences_apart() -> None:
 
 
 def test_one_stepper_may_be_used_in_several_threads() -> None:
-    model = model_of(**SIZES["compiled"])
+    model = model_of(**SIZES["native"])
     wanted, step = written(model, model.decoder, None), Stepper(model.decoder)
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(lambda _: written(model, step, None), range(40)):
@@ -196,9 +187,9 @@ def test_one_stepper_may_be_used_in_several_threads() -> None:
 def test_without_a_compiler_the_numbers_are_nearly_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    model = model_of(**SIZES["compiled"])
+    model = model_of(**SIZES["native"])
     wanted = written(model, Stepper(model.decoder), None)
-    monkeypatch.setattr("regard.compiled.calling.library", lambda: None)
+    monkeypatch.setattr("regard.native.products.loaded", lambda: False)
     found = written(model, Stepper(model.decoder), None)
     for one, other in zip(found, wanted, strict=True):
         assert torch.allclose(one, other, atol=1e-5)
@@ -242,10 +233,10 @@ def test_a_layer_of_another_kind_is_asked_itself() -> None:
     assert not torch.equal(found[0], plain[0])
 
 
-@pytest.mark.skipif(library() is None, reason="nothing is compiled here")
+@pytest.mark.skipif(not loaded(), reason="there are no native operators")
 def test_a_cache_of_something_else_is_never_trusted() -> None:
     """What does not fit is left to the decoder, which says what is wrong."""
-    model = model_of(**SIZES["compiled"])
+    model = model_of(**SIZES["native"])
     memory, x = torch.randn(3, 6, 64), torch.randn(3, 1, 64)
 
     def step(stepper: Stepper, cache: Any, x: Tensor = x) -> Tensor:
@@ -263,16 +254,16 @@ def test_a_cache_of_something_else_is_never_trusted() -> None:
         with pytest.raises(RegardError):
             step(Stepper(model.decoder), cache, x[:2])
         cache = model.cache()
-        step(Stepper(model_of(**SIZES["compiled"], kv_heads=1).decoder), cache)
+        step(Stepper(model_of(**SIZES["native"], kv_heads=1).decoder), cache)
         with pytest.raises(RuntimeError):
             step(Stepper(model.decoder), cache)
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-@pytest.mark.skipif(library() is None, reason="nothing is compiled here")
+@pytest.mark.skipif(not loaded(), reason="there are no native operators")
 def test_products_in_bfloat16(place: str) -> None:
     """As near as autocast is, for the most part nearer: what is added up stays float32."""
-    model = model_of(**SIZES["compiled"], norm_place=place)
+    model = model_of(**SIZES["native"], norm_place=place)
     wanted = written(model, model.decoder, None)
     found = written(model, Stepper(model.decoder, torch.bfloat16), None)
     with torch.autocast("cpu", torch.bfloat16):
@@ -284,10 +275,10 @@ def test_products_in_bfloat16(place: str) -> None:
 
 
 @pytest.mark.parametrize("beside", [1, 20])
-@pytest.mark.skipif(library() is None, reason="nothing is compiled here")
+@pytest.mark.skipif(not loaded(), reason="there are no native operators")
 def test_products_in_bfloat16_are_the_same_however_it_runs(beside: int) -> None:
     """In one piece, layer by layer for whoever watches, and beside too many sequences for it."""
-    model = model_of(**SIZES["compiled"])
+    model = model_of(**SIZES["native"])
     memory, x = torch.randn(3, 6, 64), torch.randn(3, beside, 64)
     found = []
     for watching in (False, True):

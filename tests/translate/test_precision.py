@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from regard.compiled.building import library
 from safetensors.torch import load_file
 
 from regard import compiled
-from regard.compiled.building import library
 from regard.errors import OptionError
 from regard.lens import watch
 from regard.nn import Transformer

@@ -13,7 +13,7 @@ from regard.attention.masks import (
 from regard.attention.operation import attend, look, scaled_dot_product_attention, which
 from regard.attention.positions import ALiBi, Bias, Learned, RelativeBias, Rotary, Sinusoidal
 from regard.attention.record import Look
-from regard.attention.scores import Additive, Bilinear, Scaled
+from regard.attention.scores import Additive, Bilinear, Scaled, Softcap
 from regard.attention.walkthrough import Steps, steps
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "Rotary",
     "Scaled",
     "Sinusoidal",
+    "Softcap",
     "Steps",
     "attend",
     "causal",

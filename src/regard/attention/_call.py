@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -24,16 +24,16 @@ from regard.attention.scores import (
     Scaled,
     ScaledDot,
     Score,
+    Softcap,
 )
 from regard.errors import OptionError, ShapeError, shape
 
 HALF = (torch.bfloat16, torch.float16)
-_FAKE = torch._C._TorchDispatchModeKey.FAKE
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Call:
-    """The arguments of one call in canonical form; nobody changes one."""
+    """The arguments of one call in canonical form."""
 
     q: Float[Tensor, "b h q d"]
     k: Float[Tensor, "b g k f"]
@@ -48,8 +48,6 @@ class Call:
     """The rank that the result has for the user."""
     caller: str = "attend"
     """Which function was called, for the errors."""
-    kept: dict[tuple[int, int, int], Tensor] = field(default_factory=dict)
-    """Blocks of the mask that come up again, for the kernel to keep."""
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -65,6 +63,13 @@ class Call:
         return self.score.factor if isinstance(self.score, Scaled) else None
 
     @property
+    def scale(self) -> float | None:
+        """`factor`, or what q·k is multiplied by before it is capped."""
+        if isinstance(self.score, Softcap):
+            return self.score.scale_for(self.q.shape[-1])
+        return self.factor
+
+    @property
     def work(self) -> torch.dtype:
         """The dtype that scores are computed in: never less than float32."""
         return torch.float32 if self.v.dtype in HALF else self.v.dtype
@@ -78,7 +83,7 @@ class Call:
             or self.v.requires_grad
             or (isinstance(self.bias, Tensor) and self.bias.requires_grad)
             or not isinstance(self.bias, Tensor | None)
-            or not isinstance(self.score, DotScore)
+            or not isinstance(self.score, DotScore | Softcap)
         )
 
     @property
@@ -94,8 +99,7 @@ class Call:
         if self.factor is not None or not isinstance(self.score, DotScore):
             return self
         q, k, factor = self.score.dot(self.q.to(self.work), self.k.to(self.work))
-        rest = (self.mask, self.bias, self.dropout, self.lead, self.rank, self.caller)
-        return Call(q, k, self.v, Scaled(factor), *rest)
+        return dataclasses.replace(self, q=q, k=k, score=Scaled(factor))
 
     def detached(self) -> Call:
         """The call cut off from the autograd graph."""
@@ -268,15 +272,26 @@ def weighted_sum(
     return torch.bmm(weights.reshape(b * g, h // g * n, m), v).view(b, h, n, e)
 
 
-def unreadable(*tensors: Tensor) -> bool:
-    """Whether no decision can depend on the numbers in the tensors, since torch traces, or for want
-    of numbers."""
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._get_dispatch_mode(_FAKE) is not None
-        or any(x.is_meta or wrapped(x) or isinstance(x, FakeTensor) for x in tensors)
-    )
+def values_unavailable(*tensors: Tensor) -> bool:
+    """Whether no decision can depend on elements: while tracing, and for tensors without data."""
+    return torch.compiler.is_compiling() or any(map(_without_data, tensors))
+
+
+def _without_data(x: Tensor) -> bool:
+    if x.is_meta or isinstance(x, FakeTensor):
+        return True
+    try:
+        return x.data_ptr() == 0 and x.numel() > 0
+    except RuntimeError:
+        return True  # of a tensor that torch.func wraps
+
+
+def wrapped_by_torch_func(*tensors: Tensor) -> bool:
+    """Whether a transform of torch.func, such as grad or vmap, wraps one of the tensors."""
+    if torch.compiler.is_compiling():
+        return False
+    real = (x for x in tensors if not isinstance(x, FakeTensor) and not x.is_meta)
+    return any(map(_without_data, real))
 
 
 def autocasts(device: torch.device) -> bool:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.errors import DtypeError, OptionError, ShapeError, shape
 
+FAR = 2**40
+"""A distance between positions that no two of them have."""
 NONE, SOME, ALL = 0, 1, 2
 """What `Mask.cover` says of a block. So graded, ``&`` is the minimum, ``|`` the maximum."""
 
@@ -21,6 +23,37 @@ Edges = NDArray[np.int64]
 """Block boundaries along one axis, ``[0, 128, 256, …, n]``."""
 Cover = NDArray[np.int8]
 Device = torch.device | None
+
+
+class Spans(NamedTuple):
+    """One interval of keys per query: key j of query i if low ≤ j − i ≤ high and first ≤ j < last.
+
+    `first` and `last` are int64 ``(b or 1, 1, q or 1, 1)``.
+    """
+
+    low: int = -FAR
+    high: int = FAR
+    first: Int64[Tensor, "#b 1 #q 1"] | None = None
+    last: Int64[Tensor, "#b 1 #q 1"] | None = None
+
+    def __and__(self, other: Spans) -> Spans:
+        """The keys in both intervals."""
+        first, last = (
+            one if two is None else two if one is None else join(one, two)
+            for join, one, two in (
+                (torch.maximum, self.first, other.first),
+                (torch.minimum, self.last, other.last),
+            )
+        )
+        return Spans(max(self.low, other.low), min(self.high, other.high), first, last)
+
+    def __or__(self, other: Spans) -> Spans | None:
+        """The keys in either interval, if they are one; None if they are two, or might be."""
+        if self.first is self.last is other.first is other.last is None:
+            meet = max(self.low, other.low) <= min(self.high, other.high) + 1
+            both = Spans(min(self.low, other.low), max(self.high, other.high))
+            return both if meet else None
+        return None
 
 
 class Mask:
@@ -40,6 +73,10 @@ class Mask:
     def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
         """For every block between the edges: `NONE`, `SOME` or `ALL` of its pairs may meet."""
         raise NotImplementedError
+
+    def spans(self, q: int, k: int, device: Device = None) -> Spans | None:
+        """The canonical mask as one interval of keys per query; None if it is none."""
+        return None
 
     def canonical(self, lead: tuple[int, ...], heads: int, rank: int, caller: str) -> Mask:
         """The same mask for a call whose leading axes were flattened into one batch axis.
@@ -137,6 +174,9 @@ class Causal(Mask):
         least = k - q if self.from_start else 0
         return _grade(nearest >= least, farthest < least)
 
+    def spans(self, q: int, k: int, device: Device = None) -> Spans:
+        return Spans(high=0 if self.from_start else k - q)
+
     def __repr__(self) -> str:
         return "causal, from the start" if self.from_start else "causal"
 
@@ -160,6 +200,9 @@ class Window(Mask):
             (farthest < -self.after) | (nearest > self.before),
         )
 
+    def spans(self, q: int, k: int, device: Device = None) -> Spans:
+        return Spans(k - q - self.before, k - q + self.after)
+
     def __repr__(self) -> str:
         if self.before == self.after:
             return f"window({self.before + 1})"
@@ -179,6 +222,9 @@ class Prefix(Mask):
     def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
         columns = _grade(cols[1:] <= self.length, cols[:-1] >= self.length)
         return np.broadcast_to(columns, (len(rows) - 1, len(columns)))
+
+    def spans(self, q: int, k: int, device: Device = None) -> Spans:
+        return Spans(last=torch.full((1, 1, 1, 1), self.length, device=device))
 
     def __repr__(self) -> str:
         return f"prefix({self.length})"
@@ -236,6 +282,9 @@ class Padding(_Held):
         shortest, longest = (int(length) for length in torch.aminmax(self.lengths))
         columns = _grade(cols[1:] <= shortest, cols[:-1] >= longest)
         return np.broadcast_to(columns, (len(rows) - 1, len(columns)))
+
+    def spans(self, q: int, k: int, device: Device = None) -> Spans:
+        return Spans(last=self.lengths.reshape(-1, 1, 1, 1).to(device, torch.int64))
 
     def fit(self, q: int, k: int) -> None:
         if self.lengths.numel() and int(self.lengths.max()) > k:
@@ -405,6 +454,10 @@ class _Pair(Mask):
 class Both(_Pair):
     """``left & right``: what both allow."""
 
+    def spans(self, q: int, k: int, device: Device = None) -> Spans | None:
+        left, right = self.left.spans(q, k, device), self.right.spans(q, k, device)
+        return None if left is None or right is None else left & right
+
     def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
         return self.left.block(rows, cols, q, k, device) & self.right.block(
             rows, cols, q, k, device
@@ -422,6 +475,10 @@ class Both(_Pair):
 
 class Either(_Pair):
     """``left | right``: what one of them allows."""
+
+    def spans(self, q: int, k: int, device: Device = None) -> Spans | None:
+        left, right = self.left.spans(q, k, device), self.right.spans(q, k, device)
+        return None if left is None or right is None else left | right
 
     def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
         return self.left.block(rows, cols, q, k, device) | self.right.block(

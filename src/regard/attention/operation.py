@@ -4,30 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention import _few_queries, _short_texts
-from regard.attention._call import Call, exactly, unreadable
+from regard.attention._call import Call, exactly
 from regard.attention._prepare import prepare
-from regard.attention.kernels import blocked, fused, reference
+from regard.attention.kernels import choose, select
 from regard.attention.masks import Causal, Mask, causal
 from regard.attention.positions import Bias
 from regard.attention.record import Look
 from regard.attention.scores import Scaled, Score
 from regard.errors import OptionError
-
-KERNELS = ("auto", "reference", "blocked", "fused")
-
-SHORT = 128
-"""Up to so many keys a batch is faster as plain matrix products than as one fused operation …"""
-LANES = 16
-"""… even if it has to be copied first, except near multiples of this many keys …"""
-STEP, MANY = 8, 192
-"""… of which up to so many queries, in so many heads, are again faster as products …"""
-FEW = 2**13
-"""… and below so many scores in all, where the fused operation starts sooner."""
 
 Result = tuple[Tensor, Tensor | None]
 AROUND: Callable[[Call, Callable[[Call], Result]], Result] | None = None
@@ -58,8 +45,8 @@ def attend(
         bias: added to the scores; a tensor likewise, or `ALiBi`, `RelativeBias`.
         score: how a query is compared with a key, see `regard.attention.scores`.
         dropout: how often a weight is set to 0 (and the others raised in turn).
-        kernel: ``"auto"``, or one of ``"reference"``, ``"blocked"``, ``"fused"``, which then runs
-            or raises. What stands at masked places must be finite.
+        kernel: ``"auto"``, or one of ``"native"``, ``"fused"``, ``"plain"``, ``"blocked"`` and
+            ``"reference"``, which then runs or raises. Masked places must hold finite numbers.
 
     A query with nothing to look at gets exactly 0.
 
@@ -109,17 +96,17 @@ def which(
     score: str | Score = "scaled_dot",
     dropout: float = 0.0,
 ) -> str:
-    """The kernel that `attend` would choose for these arguments, and why, in words.
+    """The kernel that `attend` runs for these arguments, and why no faster one does.
 
     >>> import torch
     >>> x = torch.zeros(1, 8, 1024, 64)
-    >>> which(x, x, x)
-    'fused: the fastest for 1024 keys'
+    >>> which(x, x, x, score="cosine", mask=torch.ones(1024, 1024, dtype=torch.bool)).split()[0]
+    'native'
     """
     call = prepare("which", q, k, v, mask, bias, score, dropout)
     with exactly(call.q.device):
-        name, why = _choose(call)
-    return f"{name}: {why}"
+        name, reasons = choose(call)
+    return "; ".join([name, *reasons])
 
 
 def scaled_dot_product_attention(
@@ -162,11 +149,6 @@ def scaled_dot_product_attention(
     )
 
 
-def computed(call: Call) -> Float[Tensor, "b h q e"]:
-    """The output of a call that needs no checking, and that nobody is told of."""
-    return _compute(call, "auto", logsumexp=False)[0]
-
-
 def watched() -> bool:
     """Whether somebody is told of every call."""
     return AROUND is not None
@@ -181,38 +163,5 @@ def _run(call: Call, kernel: str, logsumexp: bool) -> Result:
 
 
 def _compute(call: Call, kernel: str, logsumexp: bool) -> Result:
-    if kernel not in KERNELS:
-        raise OptionError(
-            f"{call.caller}: kernel={kernel!r} is unknown, expected {', '.join(map(repr, KERNELS))}"
-        )
     with exactly(call.q.device):
-        if kernel == "auto":
-            kernel, _ = _choose(call)
-        elif kernel == "fused" and (reason := fused.why_not(call)) is not None:
-            raise OptionError(
-                f"{call.caller}: kernel='fused' cannot do this call: {reason}; use 'auto'"
-            )
-        if kernel == "reference":
-            return reference.run(call)
-        return fused.run(call) if kernel == "fused" else blocked.run(call, logsumexp)
-
-
-def _choose(call: Call) -> tuple[str, str]:
-    """The fastest kernel that can do the call, by what ``make bench`` measures."""
-    b, h, q, k = call.sizes
-    cannot = fused.why_not(call)
-    if cannot is not None:
-        return "blocked", f"fused cannot: {cannot}"
-    if unreadable(call.q, call.k, call.v) and not torch.compiler.is_compiling():
-        return "blocked", "torch.func transforms plain operations best"
-    if _few_queries.possible(call):
-        return "blocked", "a few queries are fastest in compiled code"
-    if b * h * q * k < FEW:
-        return "fused", "so little work that what starts soonest wins"
-    if _short_texts.possible(call):
-        return "blocked", f"texts of {k} words are fastest in compiled code"
-    whole = not call.needs_grad and call.in_one_piece
-    step = q <= STEP and b * h >= MANY
-    if k <= SHORT and (whole or step or k % LANES >= LANES // 4):
-        return "blocked", f"batches of {k} keys are fastest as plain matrix products"
-    return "fused", f"the fastest for {k} keys"
+        return select(call, kernel).run(call, logsumexp)

@@ -172,13 +172,19 @@ class Rotary(nn.Module):
         return turned.flatten(-2).to(x.dtype)
 
 
-class _PerDistance(nn.Module):
+class PerDistance(nn.Module):
     """A `Bias` of which each diagonal, one relative position, has one value per head."""
 
     heads: int
 
     def _values(self, relative: Tensor, device: Device, dtype: torch.dtype) -> Tensor:
         raise NotImplementedError
+
+    def diagonals(
+        self, q: int, k: int, *, device: Device = None, dtype: torch.dtype = torch.float32
+    ) -> Float[Tensor, "heads qk"]:
+        """The bias of all q queries and k keys, of which the diagonal j − i is at j − i + q − 1."""
+        return self._values(torch.arange(1 - k, q, device=device), device, dtype)
 
     def block(
         self,
@@ -212,7 +218,7 @@ class _PerDistance(nn.Module):
         return self.block(slice(0, q), slice(0, k), q, k, device=device, dtype=dtype)
 
 
-class ALiBi(_PerDistance):
+class ALiBi(PerDistance):
     """A bias that falls in proportion to distance, at a fixed slope per head.
 
     bias[head, i, j] = −slope[head] · |position(i) − j|
@@ -243,7 +249,7 @@ class ALiBi(_PerDistance):
         return (slopes[:, None] * -relative.abs()).to(dtype)
 
 
-class RelativeBias(_PerDistance):
+class RelativeBias(PerDistance):
     """A trained bias per head and bucket of distances: near ones one by one, far ones together.
 
     bias[head, i, j] = table[bucket(j − position(i)), head]

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from regard.attention._call import Call, Span, exactly, spread
-from regard.attention.kernels import blocked, fused
+from regard.attention.kernels import native, select
 from regard.attention.link_effects import link_effects
 from regard.attention.scores import Scaled, Score
 from regard.errors import MemoryLimitError, OptionError, StaleError
@@ -70,6 +70,7 @@ class Look:
         self._of = call
         self._versions = _versions(call)
         self._large: tuple[Tensor, Tensor] | None = None
+        self._found: native.Statistics | None = None
         self._logsumexp = None if logsumexp is None else logsumexp.detach()
         self.output = call.restore(output)
 
@@ -189,6 +190,11 @@ class Look:
         b, h, q, k = call.sizes
         if not 1 <= n <= k:
             raise OptionError(f"top: n={n}, expected 1 to k={k}")
+        known = self._statistics(n)
+        if known is not None:
+            weights = torch.exp(known.scores - _norm(known.highest)) / known.total.unsqueeze(-1)
+            weights = weights.masked_fill(known.keys < 0, 0.0)
+            return self._call.restore(weights[..., :n]), self._call.restore(known.keys[..., :n])
         values = torch.zeros(b, h, q, n, dtype=call.work, device=call.q.device)
         places = torch.full((b, h, q, n), -1, dtype=torch.int64, device=call.q.device)
         for rows, spans in self._blocks(call):
@@ -215,15 +221,18 @@ class Look:
     def entropy(self) -> Float[Tensor, "*bh q"]:
         """Per query, how spread out its weights are, in nats: 0 for one key, log k for all alike.
 
-        The mean of -log weight is the log-sum-exp minus the mean score, and the mean score is the
-        product of the query with the mean key: attention once more, with keys for values.
+        Where there is no native code, the mean of -log weight is the log-sum-exp minus the mean
+        score, and the mean score is the product of the query with the mean key: attention once
+        more, with keys for values.
         """
+        found = self._statistics(0)
+        if found is not None:
+            return self._call.restore(found.entropy)
         call = self._call.reduced()
         if call.factor is not None and call.bias is None and self._shift is None:
             q, k = call.q.to(call.work), call.k.to(call.work)
             again = dataclasses.replace(call, q=q, k=k, v=k, dropout=0.0)
-            fast = fused.why_not(again) is None
-            mean_key, _ = fused.run(again) if fast else blocked.run(again, logsumexp=False)
+            mean_key, _ = select(again, "auto").run(again, logsumexp=False)
             mean = (q * mean_key).sum(-1) * call.factor
             entropy = (self._lse - mean).clamp_(min=0.0)
         else:
@@ -271,6 +280,14 @@ class Look:
                     total[:, :, rows] = torch.logaddexp(total[:, :, rows], part)
             self._logsumexp = total
         return self._logsumexp
+
+    def _statistics(self, count: int) -> native.Statistics | None:
+        """Of every row, from native code if that can do the call; kept until more is asked for."""
+        if native.supports(self._call) is not None:
+            return None
+        if self._found is None or self._found.scores.shape[-1] < count:
+            self._found = native.statistics(self._call, count)
+        return self._found
 
     def _blocks(self, call: Call) -> Iterator[tuple[slice, list[Span]]]:
         b, h, _, _ = call.sizes

@@ -11,6 +11,7 @@ written as a dot product of changed queries and keys are a `DotScore`, and run o
 | ``Scaled(x)`` | x q·k | |
 | ``"cosine"`` | q·k / (|q| |k|) | Graves et al. 2014 |
 | ``"gaussian"`` | -|q - k|² / 2 | Nadaraya 1964, Watson 1964 |
+| ``Softcap(c)`` | c tanh(q·k / (√d c)) | Bello et al. 2016 |
 | ``Bilinear`` | qᵀ W k | Luong et al. 2015, "general" |
 | ``Additive`` | aᵀ tanh(W q + U k) | Bahdanau et al. 2015 |
 """
@@ -118,6 +119,35 @@ class Gaussian(DotScore):
         return torch.cat([q, half_q, one_q], -1), torch.cat([k, one_k, half_k], -1), 1.0
 
 
+@dataclass(frozen=True)
+class Softcap:
+    """The scaled dot product, bent so that it never leaves −cap … cap: cap · tanh(scale q·k / cap).
+
+    The scale is 1/√d unless it is given.
+
+    >>> Softcap(2.0)(torch.tensor([[4.0, 0.0]]), torch.tensor([[4.0, 0.0]])).item()
+    2.0
+
+    Bello et al. 2016, section 5.1; Gemma 2, 2024.
+    """
+
+    cap: float
+    scale: float | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.cap < math.inf:
+            raise OptionError(f"Softcap: cap={self.cap}, expected a positive number")
+
+    def scale_for(self, width: int) -> float:
+        """What products of vectors of this width are multiplied by."""
+        return float(width**-0.5) if self.scale is None else self.scale
+
+    def __call__(
+        self, q: Float[Tensor, "*bh q d"], k: Float[Tensor, "*bh k d"]
+    ) -> Float[Tensor, "*bh q k"]:
+        return self.cap * torch.tanh(q @ k.mT * (self.scale_for(q.shape[-1]) / self.cap))
+
+
 class Bilinear(nn.Module, DotScore):
     """A learned matrix between query and key, qᵀ W k; one per head if `heads` is given.
 
@@ -182,7 +212,7 @@ def as_score(score: str | Score, caller: str) -> Score:
         meant = f"; did you mean {near[0]!r}?" if near else ""
         raise OptionError(
             f"{caller}: score={score!r} is unknown, expected {', '.join(map(repr, NAMED))}, "
-            f"Scaled(x), Bilinear, Additive or a function of blocks (q, k){meant}"
+            f"Scaled(x), Softcap(x), Bilinear, Additive or a function of blocks (q, k){meant}"
         )
     if callable(score):
         return score

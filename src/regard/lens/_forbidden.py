@@ -117,7 +117,7 @@ def run_without(
 def _and(call: Call, allowed: Mask) -> Call:
     """The call with less allowed."""
     mask = allowed if call.mask is None else call.mask & allowed
-    return dataclasses.replace(call, mask=mask, kept={})
+    return dataclasses.replace(call, mask=mask)
 
 
 def _rows_of(call: Call, rows: tuple[int, ...]) -> Call:
@@ -134,7 +134,6 @@ def _rows_of(call: Call, rows: tuple[int, ...]) -> Call:
         q=call.q[:, :, list(rows)],
         mask=None if mask is None else Dense(mask),
         bias=bias if bias is None or isinstance(call.bias, Tensor) else bias.to(call.work),
-        kept={},
     )
 
 

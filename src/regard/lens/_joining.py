@@ -136,7 +136,6 @@ def _joined(glances: list[Glance], calls: list[Call]) -> Call:
         mask=causal if _is_causal(joined, top, width) else Joined(joined),
         bias=None if all(part.bias is None for part in parts) else JoinedBias(joined, calls[0]),
         dropout=max(call.dropout for call in calls),
-        kept={},
     )
 
 

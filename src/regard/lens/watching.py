@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from regard.attention._call import Call, unreadable
+from regard.attention._call import Call, values_unavailable
 from regard.attention.record import Look
 from regard.errors import OptionError, WordError
 from regard.lens._glance import Glance, Later, OutputGradient, Shelf
@@ -143,7 +143,7 @@ class _Watcher(Listener):
         output: Tensor | None,
         doubt: str,
     ) -> None:
-        if output is not None and unreadable(output):
+        if output is not None and values_unavailable(output):
             raise OptionError(
                 "watch: the model runs inside a transform of torch.func or torch.compile, whose "
                 "tensors cannot be kept; call it without"

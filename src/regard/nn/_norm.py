@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
-from regard import compiled
+from regard import native
 
 
 class LayerNorm(nn.LayerNorm):
-    """`torch.nn.LayerNorm`, in compiled code where it can be."""
+    """`torch.nn.LayerNorm`, native where no gradient is wanted."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (torch names it so)
         """The input ``(…, width)``, with mean 0 and deviation 1 before weight and bias."""
@@ -16,8 +17,9 @@ class LayerNorm(nn.LayerNorm):
             self.normalized_shape == input.shape[-1:]
             and self.weight is not None
             and self.bias is not None
-            and compiled.multiples(self.normalized_shape)
-            and compiled.usable(4 * input.numel(), input, self.weight, self.bias)
+            and input.shape[-1] % 16 == 0
+            and native.fits(4 * input.numel(), input, self.weight, self.bias)
         ):
-            return compiled.layer_norm(input, self.weight, self.bias, self.eps)
+            args = (x.contiguous() for x in (input, self.weight, self.bias))
+            return torch.ops.regard.layer_norm(*args, self.eps)  # type: ignore[no-any-return]
         return super().forward(input)

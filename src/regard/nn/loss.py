@@ -15,9 +15,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention._call import exactly, product_dtype
-from regard.attention._exponentials import all_near
 from regard.errors import DtypeError, OptionError, ShapeError, shape
 
+FAR = 1e10
+"""Sums of exponentials up to this, and down to its inverse, have lost nothing; nor has what their
+terms are multiplied with, unless it is itself near the end of float32's range, 1e±38."""
 CHUNK = 2**21
 """So many logits are held at once, 8 MiB in float32: few enough to stay in the caches."""
 
@@ -195,6 +197,15 @@ def _project(rows: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> 
         torch.addmm(bias, rows, weight.T, out=out)
 
 
+def _all_near_one(sums: Float[Tensor, "*rows"]) -> bool:
+    """Whether exponentials with these sums lost nothing to float32's range.
+
+    Then no row's maximum has to be subtracted first; NaN and 0 are not near.
+    """
+    least, most = torch.aminmax(sums)
+    return least.item() > 1 / FAR and most.item() < FAR
+
+
 def _exponentials(
     logits: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None
 ) -> tuple[Float[Tensor, "rows 1"], Float[Tensor, "rows 1"]]:
@@ -204,7 +215,7 @@ def _exponentials(
     """
     if logits.dtype != torch.float16:
         total = logits.exp_().sum(1, keepdim=True)
-        if all_near(total):
+        if _all_near_one(total):
             return total, total.log()
     _project(rows, weight, bias, logits)
     log_total = logits.logsumexp(1, keepdim=True)

@@ -1,8 +1,8 @@
-"""A decoder that writes word by word, by the shortest way.
+"""A decoder that writes word by word: one native operator for all blocks, or its own layers.
 
-For a single word, checking what was given, packing weights and writing masks out takes longer than
-the arithmetic. Here all that stays the same is prepared once. The numbers are those of
-`Decoder.forward`, bit for bit; where somebody watches, it is `Decoder.forward` that runs.
+For a single word, checking arguments, packing weights and writing masks out takes longer than the
+arithmetic. The operator has all that prepared once, and gives the numbers of `Decoder.forward`, bit
+for bit; `Decoder.forward` runs while a capture session is active, and where the operator cannot.
 """
 
 from __future__ import annotations
@@ -15,17 +15,15 @@ from torch import Tensor, nn
 from torch.nn.modules import module
 
 from regard.attention import Mask, dense
-from regard.attention._call import Call, autocasts
-from regard.attention.operation import computed, watched
-from regard.attention.scores import NAMED
-from regard.compiled import DecoderStep, Weights, multiples, products_of, usable
+from regard.attention._call import autocasts
+from regard.attention.operation import watched
+from regard.native import DecoderStep, Weights, fits, products_in
 from regard.nn._norm import LayerNorm
 from regard.nn.blocks import Block, FeedForward
-from regard.nn.cache import BlockCache, Cache
+from regard.nn.cache import Cache
 from regard.nn.multihead import MultiHeadAttention
 from regard.nn.transformer import Decoder
 
-SCORE = NAMED["scaled_dot"]
 Packed = tuple[Tensor, Tensor | None]
 Pair = tuple[Tensor, Tensor]
 """Keys and values."""
@@ -34,8 +32,8 @@ Pair = tuple[Tensor, Tensor]
 class Stepper:
     """A decoder, called as it is itself, with a cache. Its weights must not change meanwhile.
 
-    `products` may be bfloat16: then decoders that can be compiled in one piece multiply with
-    weights in it, watched or not, and others take no notice.
+    `products` may be bfloat16: then decoders that run as one native operator multiply with weights
+    in it, watched or not, and others take no notice.
     """
 
     def __init__(self, decoder: Decoder, products: torch.dtype = torch.float32) -> None:
@@ -43,10 +41,9 @@ class Stepper:
         self._blocks = [block for block in decoder.blocks if isinstance(block, Block)]
         hooked = any(one._forward_hooks or one._forward_pre_hooks for one in decoder.modules())
         plain = all(map(_plain, decoder.blocks)) and not decoder.training
-        self._short = plain and not hooked
-        self._packed = [block.attention._packed() for block in self._blocks]
-        self._compiled = _compiled(self._blocks, self._packed, products) if plain else None
-        self._products = torch.float32 if self._compiled is None else products
+        step = _native_step(self._blocks, products) if plain else None
+        self._products = torch.float32 if step is None else products
+        self._step = None if hooked else step
         self._given: tuple[Mask | None, int, torch.Size] = (None, 0, torch.Size())
         self._written_out: Mask | None = None
 
@@ -60,35 +57,54 @@ class Stepper:
         cache: Cache,
     ) -> Float[Tensor, "b n width"]:
         """What the decoder makes of x; see `Decoder.forward`."""
-        with products_of(self._products):
-            return self._run(x, memory, mask, memory_mask, cache)
-
-    def _run(
-        self, x: Tensor, memory: Tensor, mask: Mask, memory_mask: Mask | None, cache: Cache
-    ) -> Tensor:
-        if not self._short or watched() or _followed() or autocasts(x.device):
+        with products_in(self._products):
+            found = self._at_once(x, memory, mask, memory_mask, cache)
+            if found is not None:
+                return found
             return self._decoder(  # type: ignore[no-any-return]
                 x, memory, mask=mask, memory_mask=memory_mask, cache=cache
             )
+
+    def _at_once(
+        self, x: Tensor, memory: Tensor, mask: Mask, memory_mask: Mask | None, cache: Cache
+    ) -> Tensor | None:
+        """x after all blocks, by one native operator; None where the layers have to do it."""
+        step = self._step
+        if step is None or watched() or _followed() or autocasts(x.device):
+            return None
+        length = cache.blocks[0].own.length
+        if not step.usable(x, length, memory):
+            return None
         self._decoder.check(x, memory)
         for hook in module._global_forward_pre_hooks.values():
             hook(self._decoder, (x, memory))  # such as one that looks at the clock
-        shapes = (memory_mask, x.shape[0] * x.shape[1] // len(memory), memory.shape)
-        if shapes[0] is not self._given[0] or shapes[1:] != self._given[1:]:
-            self._given, self._written_out = shapes, _written_out(memory_mask, shapes[1], memory)
-        step, length = self._compiled, cache.blocks[0].own.length if cache.blocks else 0
-        if step is not None and step.usable(x, length, memory):
-            read = self._read(step, x, memory, cache)
-            if read is None:  # the decoder says what does not fit
-                return self._decoder(  # type: ignore[no-any-return]
-                    x, memory, mask=mask, memory_mask=memory_mask, cache=cache
-                )
-            x = self._at_once(step, x, memory, mask, cache, read)
-        else:
-            for block, packed, kept in zip(self._blocks, self._packed, cache.blocks, strict=True):
-                x = _block(block, packed, x, memory, mask, self._written_out, kept)
-        cache.length += x.shape[1]
+        read = self._read(step, x, memory, cache)
+        if read is None:  # the decoder says what does not fit
+            return None
+        n, s = x.shape[1], memory.shape[1]
+        first = self._blocks[0].attention
+        like = x[..., : first.head_width]
+        own = [kept.own.extend(like, first.kv_heads) for kept in cache.blocks]
+        k, q = length + n, x.shape[0] * n // len(memory)
+        seen = mask.block(slice(0, n), slice(0, k), n, k, x.device)
+        written = self._source_mask(memory_mask, q, memory)
+        source = None
+        if written is not None:
+            source = written.block(slice(0, q), slice(0, s), q, s, x.device)
+        x = step(x, own, length, read, seen, source)
+        cache.length += n
         return self._decoder.norm(x)  # type: ignore[no-any-return]
+
+    def _source_mask(self, mask: Mask | None, queries: int, memory: Tensor) -> Mask | None:
+        """The mask of the memory written out, once for all words of a sentence."""
+        shapes = (mask, queries, memory.shape)
+        if mask is not self._given[0] or shapes[1:] != self._given[1:]:
+            q, k = queries, memory.shape[1]
+            self._given, self._written_out = shapes, None
+            if mask is not None:
+                whole = mask.block(slice(0, q), slice(0, k), q, k, memory.device)
+                self._written_out = dense(whole.expand(*whole.shape[:-1], k))
+        return self._written_out
 
     def _read(
         self, step: DecoderStep, x: Tensor, memory: Tensor, cache: Cache
@@ -105,28 +121,6 @@ class Stepper:
         ]
         return read if step.fits(x, own, length, read, memory) else None
 
-    def _at_once(
-        self,
-        step: DecoderStep,
-        x: Tensor,
-        memory: Tensor,
-        mask: Mask,
-        cache: Cache,
-        read: list[Pair],
-    ) -> Tensor:
-        """x after all blocks, in one call."""
-        n, s, length = x.shape[1], memory.shape[1], cache.blocks[0].own.length
-        first = self._blocks[0].attention
-        like = x[..., : first.head_width]
-        own = [kept.own.extend(like, first.kv_heads) for kept in cache.blocks]
-        k = length + n
-        seen = mask.block(slice(0, n), slice(0, k), n, k, x.device)
-        source = None
-        if self._written_out is not None:
-            q = x.shape[0] * n // len(memory)
-            source = self._written_out.block(slice(0, q), slice(0, s), q, s, x.device)
-        return step(x, own, length, read, seen, source)
-
 
 def _followed() -> bool:
     """Whether anybody wants to know what every module returns."""
@@ -137,48 +131,6 @@ def _followed() -> bool:
     )
 
 
-def _block(
-    block: Block,
-    packed: Packed,
-    x: Tensor,
-    memory: Tensor,
-    mask: Mask,
-    memory_mask: Mask | None,
-    cache: BlockCache,
-) -> Tensor:
-    """`Block.forward`, without dropout."""
-    assert block.cross is not None
-    assert block.cross_norm is not None
-    first = block.norm_first
-    y = block.attention_norm(x) if first else x
-    q, k, v = block.attention._project_all(y, packed)
-    x = x + _attended(block.attention, q, *cache.own.append(k, v), mask)
-    x = x if first else block.attention_norm(x)
-    y = block.cross_norm(x) if first else x
-    q = block.cross._queries(y.reshape(len(memory), -1, y.shape[-1]))
-    k, v = block.cross._project_context(memory, cache.memory)
-    x = x + _attended(block.cross, q, k, v, memory_mask).view(x.shape)
-    x = x if first else block.cross_norm(x)
-    x = x + block.feed_forward(block.feed_forward_norm(x) if first else x)
-    return x if first else block.feed_forward_norm(x)
-
-
-def _attended(
-    layer: MultiHeadAttention, q: Tensor, k: Tensor, v: Tensor, mask: Mask | None
-) -> Tensor:
-    """The sum of the values, through the last product."""
-    call = Call(q, k, v, SCORE, mask, None, 0.0, q.shape[:1], 4)
-    return layer._combine(computed(call).transpose(1, 2).flatten(2))
-
-
-def _written_out(mask: Mask | None, queries: int, memory: Tensor) -> Mask | None:
-    """The same mask of a memory, so that it need not be worked out for every layer and word."""
-    if mask is None:
-        return None
-    q, k = queries, memory.shape[1]
-    return dense(mask.block(slice(0, q), slice(0, k), q, k, memory.device))
-
-
 def _plain(block: nn.Module) -> bool:
     """Whether a block is as `Decoder` makes it, with nothing that acts inside attention."""
     return type(block) is Block and all(
@@ -187,13 +139,11 @@ def _plain(block: nn.Module) -> bool:
     )
 
 
-def _compiled(
-    blocks: list[Block], packed: list[Packed], products: torch.dtype
-) -> DecoderStep | None:
-    """The blocks in one piece, if they are of the kind that is compiled, and all alike."""
-    if not blocks or not all(map(_as_compiled, blocks)):
+def _native_step(blocks: list[Block], products: torch.dtype) -> DecoderStep | None:
+    """The blocks as one native operator, if they are of its kind, and all alike."""
+    if not blocks or not all(map(_has_native_step, blocks)):
         return None
-    weights = [_weights(block, pair) for block, pair in zip(blocks, packed, strict=True)]
+    weights = [_weights(block, block.attention._packed()) for block in blocks]
     kinds = {
         (
             block.attention.heads,
@@ -205,7 +155,7 @@ def _compiled(
         for block, one in zip(blocks, weights, strict=True)
     }
     with torch.no_grad():
-        if len(kinds) > 1 or not usable(0, *(x for one in weights for x in one.tensors())):
+        if len(kinds) > 1 or not fits(0, *(x for one in weights for x in one.tensors())):
             return None
     attention, (norm, *_) = blocks[0].attention, _norms(blocks[0])
     return DecoderStep(
@@ -213,7 +163,7 @@ def _compiled(
     )
 
 
-def _as_compiled(block: Block) -> bool:
+def _has_native_step(block: Block) -> bool:
     """Whether a block computes what `DecoderStep` computes."""
     attention, cross, feed_forward = block.attention, block.cross, block.feed_forward
     norms = _norms(block)
@@ -224,7 +174,8 @@ def _as_compiled(block: Block) -> bool:
         and feed_forward.activation == "relu"
         and cross is not None
         and (cross.heads, cross.kv_heads) == (attention.heads, attention.kv_heads)
-        and multiples((attention.head_width, feed_forward.w_in.shape[1]))
+        and attention.head_width % 16 == 0
+        and feed_forward.w_in.shape[1] % 16 == 0
         and not any("forward" in vars(one) for one in block.modules())
     )
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +23,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard import compiled
+from regard import native
 from regard.attention._call import exactly
 from regard.errors import RegardError
 from regard.nn import Transformer
@@ -91,14 +90,12 @@ def search(
     limits = [min(limit, most or limit) for limit in limits]
     added = model.config.position in ("sinusoidal", "learned")
     side_by_side = how.size if isinstance(how, Beam) else n_best
-    compiled_so_wide = side_by_side <= compiled.QUERIES
-    with nullcontext() if compiled_so_wide else exactly(model.output.device):
-        room = side_by_side * (max(map(len, sources)) * 5 // 4 + 4)
-        writer = (
-            Tree(model, sources, limits, memory, room=room)
-            if added and isinstance(how, Beam) and 1 < how.size <= SIDE_BY_SIDE
-            else Writer(model, sources, limits, memory)
-        )
+    room = side_by_side * (max(map(len, sources)) * 5 // 4 + 4)
+    writer = (
+        Tree(model, sources, limits, memory, room=room)
+        if added and isinstance(how, Beam) and 1 < how.size <= SIDE_BY_SIDE
+        else Writer(model, sources, limits, memory)
+    )
     with exactly(model.output.device):
         if isinstance(how, Beam):
             found = _BeamSearch(writer, how, n_best).run()
@@ -294,9 +291,10 @@ def best_words(
     groups of words, then the best of the words of these groups. No logarithm is taken of other
     words. Writes over the logits.
     """
-    if compiled.usable(logits.numel(), logits, log_p):
-        best = compiled.best_words(logits, log_p, count)
-        return _best_of_all(logits, log_p, count) if best is None else best
+    if native.fits(logits.numel(), logits, log_p):
+        return torch.ops.regard.best_words(  # type: ignore[no-any-return]
+            logits.contiguous(), log_p.contiguous(), count
+        )
     (s, k), vocabulary = log_p.shape, logits.shape[1]
     columns = vocabulary // GROUP
     if columns < 4 * count or logits.dtype == torch.float16:  # which exp() soon leaves

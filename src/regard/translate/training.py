@@ -29,7 +29,7 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from regard import compiled
+from regard import native
 from regard.errors import FileError, RegardError, counted
 from regard.memory import keep_freed_memory
 from regard.nn import Loss, Transformer
@@ -291,7 +291,7 @@ class _Run:
         for name, parameter in self._learning():
             for key, value in self.optimizer.state[parameter].items():
                 optimizer[f"{name}|{key}"] = value
-        kept = {**asdict(state), "compiled": compiled.readable()}
+        kept = {**asdict(state), "native": native.loaded()}
         self.checkpoints.write(Checkpoint(state.step, self._weights(), optimizer, kept))
         # Any beyond it were damaged, or the run would have gone on from there.
         recent = [step for step in self.checkpoints.steps() if step <= state.step][-2:]
@@ -317,9 +317,9 @@ class _Run:
             }
         known = {one.name for one in fields(_State)}
         self.state = _State(**{name: found.state[name] for name in known & found.state.keys()})
-        if found.state.get("compiled", compiled.readable()) != compiled.readable():
+        if found.state.get("native", native.loaded()) != native.loaded():
             self.progress.say(
-                "Compiled code was used before and cannot be had now, or the other way round: "
+                "Native code was used before and cannot be had now, or the other way round: "
                 "the model will be as good, but not the same bit for bit."
             )
 

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard import compiled
+from regard import native
 from regard.attention import Mask, causal, dense, padding
 from regard.attention._call import exactly, product_dtype
 from regard.nn import Transformer
@@ -117,28 +117,28 @@ class _Words:
     def __init__(self, model: Transformer, products: torch.dtype) -> None:
         self._weight, self._bias, self._products = model.output.T, model.output_bias, products
         self._width = len(model.output)
-        self._room = model.output.new_empty(0, self._width)
 
     def __call__(self, hidden: Float[Tensor, "rows width"]) -> Float[Tensor, "rows vocabulary"]:
-        """The logits, in the same memory each time."""
-        if len(self._room) < len(hidden):
-            self._room = self._room.new_empty(len(hidden), self._width)
-        logits = self._room[: len(hidden)]
-        with compiled.products_of(self._products):
-            usable = compiled.usable(hidden.numel() * self._width, hidden)
-        if self._panels is not None and usable:
-            return compiled.affine_by_panels(hidden, self._panels, self._bias, logits)
-        torch.mm(hidden, self._contiguous, out=logits)
+        """The logits."""
+        with native.products_in(self._products):
+            fits = native.fits(hidden.numel() * self._width, hidden)
+        if self._panels is not None and fits:
+            return torch.ops.regard.affine_panels(  # type: ignore[no-any-return]
+                hidden.contiguous(), self._panels, self._bias, self._width
+            )
+        logits = torch.mm(hidden, self._contiguous)
         return logits if self._bias is None else logits.add_(self._bias)
 
     @cached_property
     def _panels(self) -> Float[Tensor, "numbers"] | None:
         fits = (
-            compiled.multiples([self._width])
+            self._width % 16 == 0
             and (self._products == torch.float32 or len(self._weight) % 2 == 0)
-            and compiled.readable(self._weight, self._bias)
+            and self._weight.dtype == torch.float32
+            and self._weight.device.type == "cpu"
+            and native.loaded()
         )
-        return compiled.panels(self._weight, self._products) if fits else None
+        return native.panels(self._weight, self._products) if fits else None
 
     @cached_property
     def _contiguous(self) -> Float[Tensor, "width vocabulary"]:

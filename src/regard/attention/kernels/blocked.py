@@ -4,8 +4,7 @@ Queries are taken a block at a time, each with the spans of keys that the mask l
 span is attention of its own, with its own softmax and log-sum-exp; two of them are merged by
 weighing each with its share of the joint log-sum-exp (the online softmax of Milakov & Gimelshein
 2018, as in Rabe & Staats 2021 and Dao et al. 2022). Backwards, the weights are computed again from
-the log-sum-exp. What fits into a single block is for `_one_block.py`; where there is compiled code
-for it, a few queries are for `_few_queries.py`, and short texts for `_short_texts.py`.
+the largest score and the total of each row.
 """
 
 from __future__ import annotations
@@ -18,20 +17,21 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from regard.attention import _few_queries, _short_texts
-from regard.attention._call import Call, Span, unreadable, weighted_sum
-from regard.attention._one_block import in_turn, one_block
+from regard.attention._call import Call, Span, values_unavailable, weighted_sum
 
-ONE_BLOCK = 2**22
-"""So many scores may be kept for the backward pass; more are computed again."""
-ENTRY = 2**20
-"""A batch entry of so many scores is one block."""
 HEIGHT, WIDTH = 128, 64
 """Queries and keys in a block; how finely unreachable keys are told from reachable ones."""
 SPAN = 2**20
 """How many scores a block of queries may hold against one span of keys."""
 PAIRWISE = 32
 """How much less of each when the score is not a dot product and holds more than a number a pair."""
+
+
+def supports(call: Call) -> str | None:
+    """Why values are needed that are not there; None if they are."""
+    if values_unavailable(call.q, call.k, call.v):
+        return "it looks at values, which are not available while a call is traced or transformed"
+    return None
 
 
 def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor | None]:
@@ -42,40 +42,29 @@ def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor |
         nothing = call.v.new_full((b, h, q), -torch.inf, dtype=call.work)
         zero = sum(x[:, :, :0].sum() for x in (call.q, call.k, call.v))  # keeps the graph
         return call.v.new_zeros(b, h, q, call.v.shape[-1]) + zero, nothing
-    if _few_queries.possible(call):
-        return _few_queries.few_queries(call, logsumexp)
-    if _short_texts.possible(call):
-        return _short_texts.short_texts(call)
-    thrift = 1 if call.factor is not None else PAIRWISE
-    if unreadable(call.q, call.k, call.v):
-        return one_block(call, logsumexp)
-    if h * q * k <= ENTRY // thrift:
-        if thrift == 1 and not call.dropout and not call.needs_grad:
-            return in_turn(call, logsumexp)
-        if b * h * q * k <= ONE_BLOCK // thrift:
-            return one_block(call, logsumexp)
-    entries = max(1, SPAN // thrift // (h * min(q, HEIGHT) * min(k, 8 * WIDTH)))
+    memory_divisor = 1 if call.factor is not None else PAIRWISE
+    entries = max(1, SPAN // memory_divisor // (h * min(q, HEIGHT) * min(k, 8 * WIDTH)))
     if b <= entries:
-        return _many_blocks(call, thrift, logsumexp)
+        return _many_blocks(call, memory_divisor, logsumexp)
     parts = []
     for i, (q_part, k_part, v_part) in enumerate(
         zip(*(torch.split(x, entries) for x in (call.q, call.k, call.v)), strict=True)
     ):  # one split has a cheaper gradient than many slices
         group = call.take(slice(i * entries, (i + 1) * entries))
         group = dataclasses.replace(group, q=q_part, k=k_part, v=v_part)
-        parts.append(_many_blocks(group, thrift, logsumexp))
+        parts.append(_many_blocks(group, memory_divisor, logsumexp))
     sums = [part[1] for part in parts if part[1] is not None]
     return torch.cat([part[0] for part in parts]), torch.cat(sums) if sums else None
 
 
-def _many_blocks(call: Call, thrift: int, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
+def _many_blocks(call: Call, memory_divisor: int, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
     """The same over blocks, with a gradient that needs no more memory than the output."""
     totals = logsumexp or call.needs_grad
     seed = torch.randint(2**62, ()) if call.dropout else torch.zeros((), dtype=torch.int64)
     leaves = _leaves(call.detached()) if call.needs_grad else []
     bias = call.bias if isinstance(call.bias, Tensor) else None
     output, sums = _Blocks.apply(  # type: ignore[no-untyped-call]
-        call.detached(), thrift, totals, seed, call.q, call.k, call.v, bias, *leaves
+        call.detached(), memory_divisor, totals, seed, call.q, call.k, call.v, bias, *leaves
     )
     return output, sums if totals else None
 
@@ -85,7 +74,7 @@ class _Blocks(torch.autograd.Function):
     def forward(
         ctx: Any,
         call: Call,
-        thrift: int,
+        memory_divisor: int,
         totals: bool,
         seed: Int64[Tensor, ""],
         q: Tensor,
@@ -98,7 +87,7 @@ class _Blocks(torch.autograd.Function):
         output = torch.zeros(b, h, n, v.shape[-1], dtype=v.dtype, device=v.device)
         highest = torch.full((b, h, n), -torch.inf, dtype=call.work, device=v.device)
         total = torch.zeros_like(highest)
-        for rows, spans in _blocks(call, thrift):
+        for rows, spans in _blocks(call, memory_divisor):
             block: Part | None = None
             alone = len(spans) == 1 and not totals
             for span in spans:
@@ -108,21 +97,25 @@ class _Blocks(torch.autograd.Function):
                 output[:, :, rows] = block.output
             if block is not None and totals:
                 highest[:, :, rows], total[:, :, rows] = block.highest, block.total
-        ctx.call, ctx.thrift, ctx.leaves = call, thrift, leaves
+        ctx.call, ctx.memory_divisor, ctx.leaves = call, memory_divisor, leaves
         ctx.save_for_backward(seed, q, k, v, bias, output, highest, total)
         logsumexp = torch.where(highest == torch.inf, torch.inf, highest + total.log())
-        ctx.mark_non_differentiable(logsumexp)
+        ctx.set_materialize_grads(False)
         return output, logsumexp
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, unused: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(
+        ctx: Any, grad: Tensor | None, grad_sums: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            grad = torch.zeros_like(ctx.saved_tensors[5])
         if torch.is_grad_enabled() and not ctx.call.dropout and not ctx.leaves:
-            return None, None, None, None, *_differentiable(ctx, grad)
-        return _Blocks._in_blocks(ctx, grad, unused)
+            return None, None, None, None, *_differentiable(ctx, grad, grad_sums)
+        return _Blocks._in_blocks(ctx, grad, grad_sums)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def _in_blocks(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    def _in_blocks(ctx: Any, grad: Tensor, grad_sums: Tensor | None) -> tuple[Tensor | None, ...]:
         seed, q, k, v, bias, output, highest, total = ctx.saved_tensors
         call: Call = dataclasses.replace(ctx.call, q=q, k=k, v=v, bias=ctx.call.bias)
         wanted = list(ctx.needs_input_grad[4:])
@@ -132,9 +125,11 @@ class _Blocks(torch.autograd.Function):
         ]
         highest = _below_all(highest)
         share = total.reciprocal().masked_fill_(total == 0, 0.0)
-        for rows, spans in _blocks(call, ctx.thrift):
+        for rows, spans in _blocks(call, ctx.memory_divisor):
             grad_rows = grad[:, :, rows].to(call.work)
             inner = (grad_rows * output[:, :, rows]).sum(-1, keepdim=True)
+            if grad_sums is not None:
+                inner -= grad_sums[:, :, rows, None]
             for span in spans:
                 keep = _keep(call, seed, rows, span)
                 norm = highest[:, :, rows, None], share[:, :, rows, None]
@@ -144,7 +139,7 @@ class _Blocks(torch.autograd.Function):
         return (None, None, None, None, *grads)
 
 
-def _differentiable(ctx: Any, grad: Tensor) -> list[Tensor | None]:
+def _differentiable(ctx: Any, grad: Tensor, grad_sums: Tensor | None) -> list[Tensor | None]:
     """The gradients of q, k, v and bias, of all scores at once, which have gradients themselves."""
     given = [None if x is None else x.view_as(x) for x in ctx.saved_tensors[1:5]]  # told apart
     q, k, v, bias = given
@@ -156,16 +151,21 @@ def _differentiable(ctx: Any, grad: Tensor) -> list[Tensor | None]:
     )
     wanted = [x if want else None for x, want in zip(given, ctx.needs_input_grad[4:], strict=True)]
     asked = [x for x in wanted if x is not None]
-    output, _ = one_block(call, False)
-    found = iter(torch.autograd.grad(output, asked, grad, create_graph=True))
+    scores = call.scores(*call.whole())
+    nothing = (scores == -torch.inf).all(-1, keepdim=True)
+    weights = torch.softmax(scores.masked_fill(nothing, 0.0), -1).masked_fill(nothing, 0.0)
+    outputs, grads = [weighted_sum(weights, call.v).to(call.v.dtype)], [grad]
+    if grad_sums is not None:
+        outputs, grads = [*outputs, scores.logsumexp(-1)], [grad, grad_sums]
+    found = iter(torch.autograd.grad(outputs, asked, grads, create_graph=True))
     return [None if x is None else next(found) for x in wanted]
 
 
-def _blocks(call: Call, thrift: int) -> Any:
+def _blocks(call: Call, memory_divisor: int) -> Any:
     """The plan of the call: blocks of queries, and the spans of keys for each."""
     b, h, _, _ = call.sizes
-    height = HEIGHT if thrift == 1 else WIDTH
-    most = max(SPAN // thrift // (b * h * height) // WIDTH, 1) * WIDTH
+    height = HEIGHT if memory_divisor == 1 else WIDTH
+    most = max(SPAN // memory_divisor // (b * h * height) // WIDTH, 1) * WIDTH
     return call.blocks(height, WIDTH, most)
 
 
@@ -184,12 +184,10 @@ def _attend_to(call: Call, rows: slice, span: Span, keep: Tensor | None, alone: 
 
     If it stands alone, and nobody asks for more than the output, totals are left out.
     """
-    scores = _scores(call, rows, span)
+    scores = call.span(rows, span)
     weights = torch.softmax(scores, -1)
     highest = total = scores.new_empty(0)
     if isnan(weights[..., 0].sum().item()):
-        # Nothing to see, or NaN, perhaps where nobody may look: adding cannot tell.
-        scores = call.span(rows, span)
         nothing = scores.amax(-1, keepdim=True) == -torch.inf
         weights = torch.softmax(scores, -1).masked_fill_(nothing, 0.0)
     if not alone:
@@ -198,30 +196,6 @@ def _attend_to(call: Call, rows: slice, span: Span, keep: Tensor | None, alone: 
     if keep is not None:
         weights *= keep
     return Part(weighted_sum(weights, call.v[:, :, span.cols]), highest, total)
-
-
-def _scores(call: Call, rows: slice, span: Span) -> Float[Tensor, "b h r c"]:
-    """`Call.span`, where it can be with the mask added in the same step as the product.
-
-    A mask that depends on distances alone is the same for most blocks, and is kept.
-    """
-    mask, factor = call.mask, call.factor
-    b, h, _, d = call.q.shape
-    if not span.partial or mask is None or not mask.relative or factor is None:
-        return call.span(rows, span)
-    if call.bias is not None or call.k.shape[1] != h:
-        return call.span(rows, span)
-    place = (rows.start - span.cols.start, rows.stop - rows.start, span.cols.stop - rows.start)
-    added = call.kept.get(place)
-    if added is None:
-        seen = call.mask_block(rows, span.cols)
-        assert seen is not None
-        added = torch.where(seen, call.q.new_zeros((), dtype=call.work), -torch.inf)
-        call.kept[place] = added
-    q = call.q[:, :, rows].to(call.work).reshape(b * h, -1, d)
-    k = call.k[:, :, span.cols].to(call.work).reshape(b * h, -1, d)
-    scores = torch.baddbmm(added.expand(b * h, -1, -1), q, k.mT, alpha=factor)
-    return scores.view(b, h, *added.shape)
 
 
 def _merge(one: Part, other: Part) -> Part:

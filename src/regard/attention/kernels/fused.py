@@ -2,7 +2,7 @@
 
 `torch.nn.functional.scaled_dot_product_attention` falls back to an n × n matrix without a word
 when the operation cannot do what is asked. Here the operation itself is called, which also returns
-the row log-sum-exp, or `why_not` says why it cannot be. Three things it gets wrong are put right:
+the row log-sum-exp, or `supports` says why it cannot be. Three things it gets wrong are put right:
 rows of zero length (it stops the process), a last axis that is not contiguous (it reads the wrong
 numbers) and rows whose scores are all NaN, all -inf or in part +inf (it reports finite numbers).
 Its gradients are those of the rounded log-sum-exp, so large scores have their own.
@@ -16,8 +16,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention._again import gradients
-from regard.attention._call import HALF, Call, runs, unreadable, weighted_sum
+from regard import native
+from regard.attention._call import (
+    HALF,
+    Call,
+    runs,
+    values_unavailable,
+    weighted_sum,
+    wrapped_by_torch_func,
+)
 from regard.attention.masks import Both, Causal, Dense, Mask
 from regard.attention.scores import DotScore
 
@@ -35,7 +42,7 @@ CHUNK = 2**22
 """How many scores are held at once where rows are computed again."""
 
 
-def why_not(call: Call) -> str | None:
+def supports(call: Call) -> str | None:
     """Why the operation cannot do this call; None if it can."""
     if call.q.device.type != "cpu":
         return f"it runs on the CPU, and q is on {call.q.device}"
@@ -49,6 +56,8 @@ def why_not(call: Call) -> str | None:
         return "it has no dropout"
     if call.q.numel() == 0 or call.k.numel() == 0:
         return "there is nothing to compute"
+    if wrapped_by_torch_func(call.q, call.k, call.v):
+        return "torch.func transforms plain operations best"
     if call.bias is not None and not isinstance(call.bias, Tensor):
         return f"{type(call.bias).__name__} would have to be written out, queries × keys"
     if isinstance(call.bias, Tensor) and call.bias.dtype.itemsize > call.v.dtype.itemsize:
@@ -63,8 +72,10 @@ def why_not(call: Call) -> str | None:
     return None
 
 
-def run(call: Call) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
-    """Output and row log-sum-exp, of a call for which `why_not` has no reason."""
+def run(
+    call: Call, logsumexp: bool = True
+) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
+    """Output and row log-sum-exp, of a call for which `supports` has no reason."""
     causal, rest = _without_causal(call)
     reduced = call.reduced()
     width = call.v.shape[-1]
@@ -74,17 +85,17 @@ def run(call: Call) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
         v = torch.nn.functional.pad(v, (0, q.shape[-1] - width))
     if not q.stride(-1) == k.stride(-1) == v.stride(-1) == 1:
         q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
-    output, logsumexp = _FLASH(
+    output, sums = _FLASH(
         q, k, v, 0.0, causal, attn_mask=_additive(call, rest), scale=reduced.factor
     )
     if v is not call.v and v.shape[-1] != width:
         output = output[..., :width]
-    output, logsumexp = _put_right(call, output, logsumexp)
-    if call.needs_grad and _large(logsumexp, LARGE[v.dtype]):
+    output, sums = _put_right(call, output, sums)
+    if call.needs_grad and _large(sums, LARGE[v.dtype]):
         output = _ExactGradient.apply(  # type: ignore[no-untyped-call]
             output.detach(), reduced.detached(), reduced.q, reduced.k, call.v
         )
-    return output, logsumexp
+    return output, sums
 
 
 def _without_causal(call: Call) -> tuple[bool, list[Mask]]:
@@ -136,7 +147,7 @@ def _additive(call: Call, masks: list[Mask]) -> Float[Tensor, "#b #h #q k"] | No
 
 
 def _large(logsumexp: Tensor, limit: float) -> bool:
-    if unreadable(logsumexp):
+    if values_unavailable(logsumexp):
         return False
     return bool((logsumexp.abs().masked_fill(logsumexp.isinf(), 0.0) >= limit).any())
 
@@ -162,8 +173,8 @@ class _ExactGradient(torch.autograd.Function):
             rows, cols = slice(start, min(start + height, n)), slice(0, m)
             mask, bias = call.mask_block(rows, cols), call.bias_block(rows, cols)
             upper = grad[:, :, rows].to(call.work)
-            of_rows, more_k, more_v = gradients(
-                q[:, :, rows], k, v, call.factor, upper, mask=mask, bias=bias
+            of_rows, more_k, more_v, *_ = native.gradients(
+                q[:, :, rows], k, v, call.factor, mask=mask, bias=bias, grad=upper
             )
             parts_q.append(of_rows)
             of_k, of_v = of_k + more_k, of_v + more_v
@@ -181,7 +192,7 @@ def _put_right(call: Call, output: Tensor, logsumexp: Tensor) -> tuple[Tensor, T
     Where values are unavailable (while torch traces the call), NaN is taken from the queries and
     from a log-sum-exp of +inf.
     """
-    if unreadable(output):
+    if values_unavailable(output):
         unknown = call.q.isnan().any(-1, keepdim=True) | logsumexp.isposinf().unsqueeze(-1)
         return output.masked_fill(unknown, torch.nan), logsumexp
     found = logsumexp.detach()

@@ -11,7 +11,14 @@ from torch import Tensor
 from regard.attention._call import Call, spread
 
 
-def run(call: Call) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
+def supports(call: Call) -> str | None:
+    """None: it can do everything."""
+    return None
+
+
+def run(
+    call: Call, logsumexp: bool = True
+) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
     """Output and row log-sum-exp, computed in float64 whatever the dtype of the input."""
     exact = dataclasses.replace(call, q=call.q.double(), k=call.k.double(), v=call.v.double())
     scores = exact.scores(*exact.whole())
@@ -22,5 +29,5 @@ def run(call: Call) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
     weights = torch.dropout(weights, call.dropout, call.dropout > 0)
 
     output = weights @ spread(exact.v, exact.q.shape[1])
-    logsumexp = scores.logsumexp(-1).masked_fill(nothing.squeeze(-1), -torch.inf)
-    return output.to(call.v.dtype), logsumexp.to(call.work)
+    sums = scores.logsumexp(-1).masked_fill(nothing.squeeze(-1), -torch.inf)
+    return output.to(call.v.dtype), sums.to(call.work)

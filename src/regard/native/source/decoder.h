@@ -1,7 +1,11 @@
-/* All blocks of a decoder, for a step of writing word by word. */
+/* All blocks of a decoder in one call, for a step of decoding. */
+#pragma once
+
+#include "few_queries.h"
+#include "products.h"
 
 /* Layer norm of rows of a width that is a multiple of 16; Ba et al., 2016. */
-extern "C" void normalize(
+static void normalize(
     int64_t rows, int64_t width, float eps, const float *x, const float *weight,
     const float *bias, float *y)
 {
@@ -46,17 +50,20 @@ struct Decoder {
  * that they have read and a memory of m sentences of s words. The keys and values of x are written
  * behind those words. scratch holds rows * (2 * width + the wider of projections and inner).
  */
-extern "C" int decode(
+static void decode(
     const Decoder *of, int64_t b, int64_t n, int64_t length, int64_t m, int64_t s,
-    const Rows<const uint8_t> *mask, const Rows<const uint8_t> *memory_mask, float *x,
+    const Rows<const uint8_t> &mask, const Rows<const uint8_t> &memory_mask, float *x,
     float *scratch)
 {
     int64_t rows = b * n, width = of->width, d = of->head_width, narrow = of->groups * d;
     int64_t packed = width + 2 * narrow, each = rows / m;
     float *normed = scratch, *joined = normed + rows * width, *wide = joined + rows * width;
     Rows<float> own_out = {joined, n * width, d, width}, cross_out = {joined, each * width, d, width};
-    Sizes own = {b, of->heads, of->groups, n, length + n, d, d};
-    Sizes cross = {m, of->heads, of->groups, each, s, d, d};
+    Problem own = {}, cross = {};
+    own.size = {b, of->heads, of->groups, n, length + n, d, d}, own.mask = mask;
+    cross.size = {m, of->heads, of->groups, each, s, d, d}, cross.mask = memory_mask;
+    for (Problem *one : {&own, &cross})
+        one->scale = of->factor, one->low = -one->size.n, one->high = one->size.m;
     bool before = of->norm_first;
 
     for (int64_t i = 0; i < of->depth; i++) {
@@ -68,11 +75,10 @@ extern "C" int decode(
         auto product = [&](const float *y, int64_t from, Affine by, int64_t to, bool relu,
                            const float *onto, float *into) {
             Panels panels = {by.weight, of->in_pairs};
-            return multiply_by_panels(y, rows, from, panels, to, {by.bias, relu, onto}, into);
+            multiply_by_panels(y, rows, from, panels, to, {by.bias, relu, onto}, into);
         };
         const float *y = before ? norm(block.attention_norm, normed) : x;
-        if (!product(y, width, block.projections, packed, false, NULL, wide))
-            return 1;
+        product(y, width, block.projections, packed, false, NULL, wide);
         for (int64_t r = 0; r < rows; r++)
             for (int64_t g = 0; g < of->groups; g++) {
                 const float *made = wide + r * packed + width + g * d;
@@ -82,28 +88,23 @@ extern "C" int decode(
         Rows<const float> q = {wide, n * packed, d, packed};
         Rows<const float> k = {block.k.start, block.k.batch, block.k.head, block.k.row};
         Rows<const float> v = {block.v.start, block.v.batch, block.v.head, block.v.row};
-        if (!attend(own, of->factor, q, k, v, *mask, own_out, NULL)
-            || !product(joined, width, block.combination, width, false, x, x))
-            return 1;
+        attend_any<float>(own, {q, k, v, own_out, NULL, NULL}, 1);
+        product(joined, width, block.combination, width, false, x, x);
         if (!before)
             norm(block.attention_norm, x);
 
         y = before ? norm(block.cross_norm, normed) : x;
         q = {wide, each * width, d, width};
-        if (!product(y, width, block.queries, width, false, NULL, wide)
-            || !attend(cross, of->factor, q, block.memory_k, block.memory_v, *memory_mask, cross_out,
-                       NULL)
-            || !product(joined, width, block.cross_combination, width, false, x, x))
-            return 1;
+        product(y, width, block.queries, width, false, NULL, wide);
+        attend_any<float>(cross, {q, block.memory_k, block.memory_v, cross_out, NULL, NULL}, 1);
+        product(joined, width, block.cross_combination, width, false, x, x);
         if (!before)
             norm(block.cross_norm, x);
 
         y = before ? norm(block.feed_forward_norm, normed) : x;
-        if (!product(y, width, block.in, of->inner, true, NULL, wide)
-            || !product(wide, of->inner, block.out, width, false, x, x))
-            return 1;
+        product(y, width, block.in, of->inner, true, NULL, wide);
+        product(wide, of->inner, block.out, width, false, x, x);
         if (!before)
             norm(block.feed_forward_norm, x);
     }
-    return 0;
 }

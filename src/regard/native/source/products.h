@@ -1,4 +1,9 @@
-/* Products of matrices that are near: rows of numbers times rows of numbers. */
+/* Products with weights: rows times a matrix in panels, whose rows never depend on each other. */
+#pragma once
+
+#include <memory>
+
+#include "vectors.h"
 
 /* What follows on a product: a bias, rectification, and all of it added to something, if given. */
 struct Then {
@@ -85,31 +90,8 @@ static inline void multiply_by_panel(
         multiply_by_columns<1>(x, rows, depth, w, then, y);
 }
 
-/* x (rows, depth) times w (depth, columns), and what follows on it, into y (rows, columns), of which
- * `onto` has the shape; columns are a multiple of 16. Each number is the same sum in the same order,
- * whatever the other rows. `panel`, if given, has room for depth * 32: there columns of w are put
- * side by side first, which pays if they are far apart and read often.
- */
-static void multiply(
-    Matrix<const float> x, int64_t rows, int64_t depth, Matrix<const float> w, int64_t columns,
-    const Then &then, Matrix<float> y, float *panel)
-{
-    for (int64_t j = 0; j < columns; j += 2 * LANES) {
-        int wide = j + LANES < columns ? 2 : 1;
-        Then here = {then.bias ? then.bias + j : NULL, then.relu, then.onto ? then.onto + j : NULL};
-        Matrix<const float> part = {w.start + j, w.row};
-        if (panel && rows > 24) {
-            for (int64_t k = 0; k < depth; k++)
-                for (int c = 0; c < wide; c++)
-                    store(panel + (k * wide + c) * LANES, load(part.start + k * w.row + c * LANES));
-            part = {panel, wide * LANES};
-        }
-        multiply_by_panel<float>(wide, x, rows, depth, part, here, {y.start + j, y.row});
-    }
-}
-
-/* The same of w whose columns lie side by side already: 32 of them, row by row, then the next 32;
- * x and y in one piece.
+/* x (rows, depth) times w (depth, columns), and what follows on it, into y, all contiguous. w lies in
+ * panels: 32 columns of all rows, then the next 32; columns are a multiple of 16.
  */
 template <typename Unit>
 static void multiply_by_panels(
@@ -130,41 +112,37 @@ struct Panels {
     int64_t in_pairs;
 };
 
-/* The same of such a matrix, whose depth is even if it is in pairs: then x is rounded to bfloat16
- * as well. False if there is no memory.
- */
-static bool multiply_by_panels(
+/* The same of such a matrix, whose depth is even if it is in pairs: then x is rounded to bfloat16 too. */
+static void multiply_by_panels(
     const float *x, int64_t rows, int64_t depth, const Panels &panels, int64_t columns,
     const Then &then, float *y)
 {
     if (!panels.in_pairs) {
         multiply_by_panels(x, rows, depth, (const float *)panels.start, columns, then, y);
-        return true;
+        return;
     }
-    Pair *pairs = (Pair *)malloc(rows * depth * sizeof(uint16_t));
-    if (!pairs)
-        return false;
-    for (int64_t i = 0; i < rows * depth / 2; i++)
-        pairs[i] = halved(x[2 * i]) | (Pair)halved(x[2 * i + 1]) << 16;
-    multiply_by_panels(pairs, rows, depth / 2, (const Pair *)panels.start, columns, then, y);
-    free(pairs);
-    return true;
+    std::unique_ptr<Pair[]> pairs(new Pair[rows * depth / 2 + LANES]);
+    for (int64_t i = 0; i < rows * depth; i += LANES)
+        store((BFloat16 *)pairs.get() + i, load(x + i, rows * depth - i));
+    multiply_by_panels(pairs.get(), rows, depth / 2, (const Pair *)panels.start, columns, then, y);
 }
 
-extern "C" int affine_by_panels(
-    int64_t rows, int64_t d, int64_t n, const float *x, const Panels *panels, const float *bias,
+/* The same of w (depth, columns) as it is; its columns are put side by side first where that pays. */
+static void multiply(
+    const float *x, int64_t rows, int64_t depth, const float *w, int64_t columns, const Then &then,
     float *y)
 {
-    return !multiply_by_panels(x, rows, d, *panels, n, {bias, false, NULL}, y);
-}
-
-extern "C" int affine(
-    int64_t rows, int64_t d, int64_t n, const float *x, const float *w, const float *bias, float *y)
-{
-    float *panel = (float *)malloc(d * 2 * LANES * sizeof *panel);
-    if (!panel)
-        return 1;
-    multiply({x, d}, rows, d, {w, n}, n, {bias, false, NULL}, {y, n}, panel);
-    free(panel);
-    return 0;
+    std::unique_ptr<float[]> panel(rows > 24 ? new float[depth * 2 * LANES] : NULL);
+    for (int64_t j = 0; j < columns; j += 2 * LANES) {
+        int wide = j + LANES < columns ? 2 : 1;
+        Matrix<const float> part = {w + j, columns};
+        if (panel) {
+            for (int64_t k = 0; k < depth; k++)
+                for (int c = 0; c < wide; c++)
+                    store(panel.get() + (k * wide + c) * LANES, load(w + k * columns + j + c * LANES));
+            part = {panel.get(), wide * LANES};
+        }
+        multiply_by_panel<float>(wide, {x, depth}, rows, depth, part,
+                                 {then.bias ? then.bias + j : NULL, then.relu, NULL}, {y + j, columns});
+    }
 }

@@ -1,19 +1,23 @@
-/* The end of a step of a beam search. */
+/* The last part of a step of beam search. */
+#pragma once
+
+#include <algorithm>
+#include <memory>
+
+#include "vectors.h"
 
 #define BLOCK (4 * LANES)
 
 /* The `count` likeliest words after k beginnings of each of s sentences, in falling order: their
  * log-probability together with the beginning's, which beginning, and which word. Where fewer have
- * a probability, it is -inf for the rest. 0; 1 if there was no memory, 2 if a number is NaN.
+ * a probability, it is -inf for the rest; NaN for all of a sentence if one of its logits is NaN.
  */
-extern "C" int best_words(
+static void best_words(
     int64_t s, int64_t k, int64_t vocabulary, int64_t count, const float *logits,
     const float *log_p, float *found, int64_t *beginnings, int64_t *words)
 {
     int64_t blocks = vocabulary / BLOCK;
-    float *maxima = (float *)malloc((blocks + 1) * sizeof *maxima);
-    if (!maxima)
-        return 1;
+    std::unique_ptr<float[]> maxima(new float[blocks + 1]);
     for (int64_t si = 0; si < s; si++, found += count, beginnings += count, words += count) {
         for (int64_t c = 0; c < count; c++) {
             found[c] = -INFINITY;
@@ -42,8 +46,9 @@ extern "C" int best_words(
             exps += exponential(load(last) - most);
             float before = log_p[si * k + ki] - logf(sum(exps));
             if (before != before) {
-                free(maxima);
-                return 2;
+                std::fill(found, found + count, NAN);
+                logits += (k - ki) * vocabulary;
+                break;
             }
             for (int64_t block = 0; block <= blocks; block++) {
                 if (!(maxima[block] - most + before > found[count - 1]))
@@ -66,6 +71,4 @@ extern "C" int best_words(
             }
         }
     }
-    free(maxima);
-    return 0;
 }

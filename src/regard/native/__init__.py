@@ -1,0 +1,24 @@
+"""C++ kernels, registered with PyTorch as operators torch.ops.regard.*; optional, never required.
+
+`loaded` tells whether they can be called; `operators` lists them.
+"""
+
+from regard.native.decoder import DecoderStep, Weights, panels
+from regard.native.library import loaded, status
+from regard.native.operators import FAR, Attend, gradients
+from regard.native.products import bfloat16_products, fits, has_tangent, products_in
+
+__all__ = [
+    "FAR",
+    "Attend",
+    "DecoderStep",
+    "Weights",
+    "bfloat16_products",
+    "fits",
+    "gradients",
+    "has_tangent",
+    "loaded",
+    "panels",
+    "products_in",
+    "status",
+]

@@ -1,0 +1,155 @@
+"""All blocks of a decoder in one operator, for a step of decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from regard.native.products import fits
+
+Pair = tuple[Tensor, Tensor | None]
+"""A weight and a bias."""
+PANEL = 32
+"""How many columns of a matrix a panel holds."""
+
+
+def panels(matrix: Float[Tensor, "d n"], dtype: torch.dtype = torch.float32) -> Float[Tensor, "dn"]:
+    """A copy of the matrix in the layout in which rows are multiplied by it fastest.
+
+    32 columns of all rows, then the next 32; n is a multiple of 16. In bfloat16, for which d is
+    even, two rows at a time, each element beside the one below it.
+    """
+    parts = torch.split(matrix.detach().to(dtype), PANEL, 1)
+    if dtype == torch.bfloat16:
+        parts = tuple(part.view(-1, 2, part.shape[1]).transpose(1, 2) for part in parts)
+    return torch.cat([part.reshape(-1) for part in parts])
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The weights of one block; see `regard.nn.Block`."""
+
+    attention_norm: Pair
+    projections: Pair
+    combination: Pair
+    cross_norm: Pair
+    queries: Pair
+    cross_combination: Pair
+    feed_forward_norm: Pair
+    inner: Pair
+    outer: Pair
+
+    def tensors(self) -> list[Tensor | None]:
+        """All of them."""
+        return [x for pair in self.__dict__.values() for x in pair]
+
+    def panels(self, dtype: torch.dtype) -> list[Tensor]:
+        """The matrices in panels."""
+        return [panels(w, dtype) for w, _ in self.__dict__.values() if w.dim() == 2]
+
+    def vectors(self) -> list[Tensor]:
+        """Weights of norms and biases, in order; 0 where there is no bias."""
+        found = []
+        for weight, bias in self.__dict__.values():
+            found += [weight] if weight.dim() == 1 else []
+            found.append(weight.new_zeros(weight.shape[-1]) if bias is None else bias)
+        return [x.detach() for x in found]
+
+
+class DecoderStep:
+    """The blocks of a decoder whose feed-forward layers rectify, for ``regard::decoder_step``.
+
+    Widths are multiples of 16. The numbers are those of the single operators, bit for bit; or
+    products with weights are in bfloat16, if `products` is.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[Weights],
+        heads: int,
+        kv_heads: int,
+        norm_first: bool,
+        eps: float,
+        products: torch.dtype = torch.float32,
+    ) -> None:
+        self._width, self._inner = blocks[0].inner[0].shape
+        self._packed = blocks[0].projections[0].shape[1]
+        self._heads, self._kv_heads = heads, kv_heads
+        self._panels = torch.cat([x for block in blocks for x in block.panels(products)])
+        self._vectors = torch.cat([x for block in blocks for x in block.vectors()])
+        self._norm_first, self._eps = norm_first, eps
+
+    def usable(
+        self, x: Float[Tensor, "b n width"], length: int, memory: Float[Tensor, "m s width"]
+    ) -> bool:
+        """Whether a step of x pays, and would be done by the single operators as well."""
+        (b, n, _), s = x.shape, memory.shape[1]
+        most = max(self._packed, self._inner, 2 * (length + n), 2 * s)
+        return not torch.is_grad_enabled() and fits(b * n * self._width * most, x)
+
+    def fits(
+        self,
+        x: Float[Tensor, "b n width"],
+        own: Sequence[tuple[Tensor, Tensor]],
+        length: int,
+        read: Sequence[tuple[Tensor, Tensor]],
+        memory: Float[Tensor, "m s width"],
+    ) -> bool:
+        """Whether the cached keys and values are those of x and the memory, in our layout."""
+        (b, n, _), (m, s, _), g = x.shape, memory.shape, self._kv_heads
+        d = self._width // self._heads
+        shapes = ((own, (b, g, length, d)), (read, (m, g, s, d)))
+        return (
+            m > 0
+            and b * n % m == 0
+            and all(
+                y.shape == shape
+                and y.dtype == x.dtype
+                and y.device == x.device
+                and y.stride(3) == 1
+                for pairs, shape in shapes
+                for pair in pairs
+                for y in pair
+            )
+        )
+
+    def __call__(
+        self,
+        x: Float[Tensor, "b n width"],
+        own: Sequence[tuple[Tensor, Tensor]],
+        length: int,
+        memory: Sequence[tuple[Tensor, Tensor]],
+        mask: Bool[Tensor, "..."],
+        memory_mask: Bool[Tensor, "..."] | None,
+    ) -> Float[Tensor, "b n width"]:
+        """x after all blocks, if `fits`.
+
+        own: keys and values ``(b, g, room, d)`` of each block, of which the first `length` words
+        are there; those of x are written behind them. memory: those of the source ``(m, g, s, d)``,
+        where m divides b · n.
+        """
+        s = memory[0][0].shape[2]
+        return torch.ops.regard.decoder_step(  # type: ignore[no-any-return]
+            x,
+            self._panels,
+            self._vectors,
+            [y for pair in own for y in pair],
+            [y for pair in memory for y in pair],
+            all_axes(mask, length + x.shape[1]),
+            None if memory_mask is None else all_axes(memory_mask, s),
+            length,
+            self._heads,
+            self._inner,
+            self._norm_first,
+            self._eps,
+        )
+
+
+def all_axes(mask: Bool[Tensor, "..."], keys: int) -> Bool[Tensor, "_ _ _ {keys}"]:
+    """A mask with four axes, of which the last has its full length."""
+    mask = mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
+    return mask if mask.shape[3] == keys else mask.expand(*mask.shape[:3], keys)

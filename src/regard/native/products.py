@@ -1,0 +1,62 @@
+"""When products with weights, norms and the choice of words run on native operators."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from regard.native.library import loaded
+
+ALONE = 2**22
+"""More multiplications than this are faster on several threads, by PyTorch's operations."""
+
+
+class _Products(threading.local):
+    dtype = torch.float32
+
+
+_products = _Products()
+
+
+@contextmanager
+def products_in(dtype: torch.dtype) -> Iterator[None]:
+    """Context for this thread in which native products with weights are in float32 or bfloat16.
+
+    Sums and results are float32. In bfloat16, native operators run whatever the amount of work:
+    no other way gives the same numbers.
+    """
+    before, _products.dtype = _products.dtype, dtype
+    try:
+        yield
+    finally:
+        _products.dtype = before
+
+
+def bfloat16_products() -> bool:
+    """Whether products with weights are in bfloat16 now."""
+    return _products.dtype == torch.bfloat16
+
+
+def has_tangent(*tensors: Tensor) -> bool:
+    """Whether a forward-mode derivative is being taken with respect to one of the tensors."""
+    unpack = forward_ad.unpack_dual
+    return any(unpack(x).tangent is not None for x in tensors)  # type: ignore[no-untyped-call]
+
+
+def fits(work: int, *tensors: Tensor | None) -> bool:
+    """Whether a native operator for one thread, without a gradient, can take these tensors and
+    pays for so many multiplications."""
+    given = [x for x in tensors if x is not None]
+    return (
+        (work <= ALONE or torch.get_num_threads() == 1 or bfloat16_products())
+        and not (torch.is_grad_enabled() and any(x.requires_grad for x in given))
+        and all(x.dtype == torch.float32 and x.device.type == "cpu" for x in given)
+        and not torch.is_autocast_enabled("cpu")
+        and not has_tangent(*given)
+        and loaded()
+    )
