@@ -49,18 +49,28 @@ def measure(
     """
     attention, norm, norm_of_layers = [], [], []
     for name, look in looks.items():
-        weights = look.weights(queries=list(tokens))[row].mean(1)[:, : len(words.tokens)]  # (h, k)
-        passed = _passed(look.v[row], outputs[name])[:, : len(words.tokens)]  # (h, k, width)
+        weights = attended(look, tokens, row)[:, : len(words.tokens)]  # (h, k)
+        passed = passed_on(look.v[row], outputs[name])[:, : len(words.tokens)]  # (h, k, width)
         attention.append(words.summed(weights))
         norm.append(words.summed(weights * torch.linalg.vector_norm(passed, dim=-1)))
-        together = (weights.unsqueeze(-1) * passed).sum(0)
-        norm_of_layers.append(words.summed(torch.linalg.vector_norm(together, dim=-1)))
+        norm_of_layers.append(words.summed(norms(weights, passed)))
     return Measures(
         torch.stack(attention),
         torch.stack(norm),
         torch.stack(norm_of_layers),
         words.summed(rollout(list(looks.values()), len(words.tokens), tokens, row)),
     )
+
+
+def attended(look: Look, tokens: Sequence[int], row: int = 0) -> Float[Tensor, "h k"]:
+    """The weights of each key, on average over these queries."""
+    return look.weights(queries=list(tokens))[row].mean(1)
+
+
+def norms(weights: Float[Tensor, "h k"], passed: Float[Tensor, "h k width"]) -> Float[Tensor, " k"]:
+    """The length of what each key adds to the output of all heads together."""
+    found: Tensor = torch.linalg.vector_norm((weights.unsqueeze(-1) * passed).sum(0), dim=-1)
+    return found
 
 
 def rollout(
@@ -78,13 +88,21 @@ def rollout(
     reached = torch.zeros(n, dtype=exact, device=first.device)
     reached[list(tokens)] = 1 / len(tokens)
     for look in reversed(looks):
-        looked = torch.zeros_like(reached)
-        for start in range(0, n, BLOCK):
-            queries = [i for i in range(start, min(n, start + BLOCK)) if reached[i] > 0]
-            if queries:
-                looked += reached[queries] @ look.weights(queries=queries)[row].mean(0)[:, :n]
-        reached = (reached + looked) / 2
+        reached = (reached + carried(look, reached, row)[:n]) / 2
     return reached / reached.sum()
+
+
+def carried(look: Look, reached: Float[Tensor, " q"], row: int = 0) -> Float[Tensor, " k"]:
+    """A distribution over the queries as one over the keys, by the mean weights of all heads.
+
+    Rows are computed as they are needed, so there is no matrix of all pairs.
+    """
+    looked = reached.new_zeros(look.k.shape[-2])
+    for start in range(0, len(reached), BLOCK):
+        queries = [i for i in range(start, min(len(reached), start + BLOCK)) if reached[i] > 0]
+        if queries:
+            looked += reached[queries] @ look.weights(queries=queries)[row].mean(0)
+    return looked
 
 
 def foremost(ranked: Sequence[Tensor], candidates: Sequence[int], most: int) -> list[int]:
@@ -125,8 +143,10 @@ def _ranks(values: Tensor) -> Tensor:
     return (less + (equal + 1) / 2).double()
 
 
-def _passed(v: Float[Tensor, "g k e"], output: Float[Tensor, "h e width"]) -> Tensor:
-    """The values as each head passes them on, ``(h, k, width)``; grouped heads share theirs."""
+def passed_on(
+    v: Float[Tensor, "g k e"], output: Float[Tensor, "h e width"]
+) -> Float[Tensor, "h k width"]:
+    """The values as each head passes them on; grouped heads share theirs."""
     exact = torch.promote_types(v.dtype, torch.float32)
     return v.to(exact).repeat_interleave(len(output) // len(v), 0) @ output.to(v.device, exact)
 
@@ -164,19 +184,29 @@ class Feeds:
         if inputs and isinstance(inputs[0], Tensor):
             self._inputs.append((module, inputs[0]))
 
-    def _output(self, name: str, look: Look) -> Tensor:
+    def mixer(self, name: str, look: Look) -> nn.Module | None:
+        """The module whose output is that of all heads mixed; None if not found."""
         b, h, q, e = look.output.shape
         module_name = name.partition("#")[0].removesuffix(":self").removesuffix(":cross")
         own = self._model.get_submodule(module_name)
-        if isinstance(matrix := getattr(own, "w_o", None), Tensor):
-            return matrix.detach().reshape(h, e, -1)
-        if isinstance(own, nn.MultiheadAttention):
-            return own.out_proj.weight.detach().T.reshape(h, e, -1)
+        if isinstance(getattr(own, "w_o", None), Tensor) or isinstance(own, nn.MultiheadAttention):
+            return own
         given = look.output.transpose(1, 2).reshape(b * q, h * e)
         for module, x in self._inputs:
             alike = x.shape[-1] == h * e and x.numel() == given.numel()
             if alike and torch.equal(x.reshape(given.shape), given):
-                weight = module.get_parameter("weight").detach()
-                turned = weight.T if isinstance(module, nn.Linear) else weight
-                return turned.reshape(h, e, -1)
-        return torch.eye(e).expand(h, e, e)
+                return module
+        return None
+
+    def _output(self, name: str, look: Look) -> Tensor:
+        h, e = look.output.shape[1], look.output.shape[3]
+        mixer = self.mixer(name, look)
+        if mixer is None:
+            return torch.eye(e).expand(h, e, e)
+        if isinstance(matrix := getattr(mixer, "w_o", None), Tensor):
+            return matrix.detach().reshape(h, e, -1)
+        if isinstance(mixer, nn.MultiheadAttention):
+            return mixer.out_proj.weight.detach().T.reshape(h, e, -1)
+        weight = mixer.get_parameter("weight").detach()
+        turned = weight.T if isinstance(mixer, nn.Linear) else weight
+        return turned.reshape(h, e, -1)

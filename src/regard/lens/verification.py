@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.link_effects import grouped, link_effects
@@ -109,6 +110,15 @@ def _estimate(prediction: Prediction) -> tuple[list[_Candidate], _Step]:
             attention.append(weights[:, rows].amax(1))
             effects.append(estimated[:, rows].sum(1))
     return candidates, _Step(sites, torch.stack(attention), torch.stack(effects))
+
+
+def step_effects(prediction: Prediction) -> Float[Tensor, "layers heads units"]:
+    """The estimated effect of cutting each link from the step's own rows to an input unit."""
+    queries, keys = prediction.axes(prediction.place)
+    rows = [queries.at(position) for position in prediction.queries]
+    sites = [site for site in prediction.sites if site.place == prediction.place]
+    found = [_units(prediction, site, queries, keys)[1][:, rows].sum(1) for site in sites]
+    return torch.stack(found)
 
 
 def _units(prediction: Prediction, site: Site, queries: Axis, keys: Axis) -> tuple[Tensor, Tensor]:

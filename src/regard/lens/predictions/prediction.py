@@ -18,6 +18,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from regard.lens.cutting import Cut, cut
+from regard.lens.measures import Feeds
 from regard.lens.watching import Seen, watch
 from regard.text.words import Words
 
@@ -164,6 +165,24 @@ class Prediction(ABC):
             found.append(Site(module, kind, place, counts.setdefault(place, 0)))
             counts[place] += 1
         return found
+
+    @cached_property
+    def _mixing(self) -> tuple[dict[str, nn.Module | None], dict[str, Tensor]]:
+        with torch.no_grad(), watch(self.model) as seen, Feeds(self.model) as feeds:
+            self.logits()
+        looks = seen.layers()
+        mixers = {name: feeds.mixer(name, look) for name, look in looks.items()}
+        return mixers, feeds.outputs(looks)
+
+    @property
+    def mixers(self) -> dict[str, nn.Module | None]:
+        """For each layer that attends, the module whose output is that of its heads mixed."""
+        return self._mixing[0]
+
+    @property
+    def output_matrices(self) -> dict[str, Tensor]:
+        """For each layer that attends, the matrix that mixes its heads, ``(h, e, width)``."""
+        return self._mixing[1]
 
     def objective(self, logits: Float[Tensor, "probes choices"]) -> Float[Tensor, ""]:
         """What the gradient is taken of: the metric."""

@@ -244,6 +244,8 @@ def choose_masked(
 ) -> TokenPrediction:
     """A masked token: the mask that the text has, or a word of it that is masked."""
     text, ids, words = reading.words.text, reading.ids, reading.words
+    if adapter.mask_id < 0:
+        raise OptionError("why: the tokenizer has no mask token, so no word can be masked")
     masks = [i for i, one in enumerate(ids) if one == adapter.mask_id]
     if len(masks) > 1:
         raise OptionError(f"why: the text has {len(masks)} masks, expected one")

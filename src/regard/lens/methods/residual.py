@@ -1,0 +1,168 @@
+"""Where attention writes to the residual stream, and the norms on its way to the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.errors import OptionError
+from regard.lens.methods.blocks import BlockRun, Sublayer, first
+from regard.lens.predictions import Prediction
+from regard.nn.blocks import Block
+
+Linear = Callable[[Tensor, slice], Tensor]
+
+
+@dataclass
+class Residual:
+    """One attention sublayer: its norm, and the one of the feed-forward network behind it."""
+
+    norm: nn.Module
+    after: bool
+    """Whether norms stand behind the sums, not before the sublayers."""
+    mixer: nn.Module
+    following: nn.Module | None = None
+    """With norms before: the norm of the next sublayer, which is given the sum."""
+    feed_forward: nn.Module | None = None
+    """With norms behind: that of the feed-forward network, if it comes next."""
+    final: nn.Module | None = None
+    """The norm at the end of the stack."""
+    kept: dict[str, Tensor] = field(default_factory=dict)
+
+    def hooks(self) -> list[Any]:
+        """Keep what the modules are given and return."""
+
+        def keep(name: str) -> Callable[..., None]:
+            def note(module: nn.Module, inputs: tuple[Tensor, ...], output: Any) -> None:
+                self.kept[name] = inputs[0][0].detach()
+
+            return note
+
+        def mixed(module: nn.Module, inputs: Any, output: Any) -> None:
+            self.kept["mixed"] = first(output)[0].detach()
+
+        watched = {
+            "norm": self.norm,
+            "following": self.following,
+            "feed_forward": self.feed_forward,
+        }
+        handles = [
+            module.register_forward_hook(keep(name))
+            for name, module in watched.items()
+            if module is not None
+        ]
+        return [*handles, self.mixer.register_forward_hook(mixed)]
+
+    @property
+    def norm_input(self) -> Tensor:
+        return self.kept["norm"]
+
+    @property
+    def feed_forward_input(self) -> Tensor:
+        return self.kept["feed_forward"]
+
+    def stream(
+        self, name: str, run: BlockRun, mixer: nn.Module
+    ) -> tuple[Float[Tensor, "n width"], Float[Tensor, "n width"], Linear]:
+        """x, y = x + attention as the norm behind turns it, and how that turns what is added."""
+        mixed = self.kept["mixed"].reshape(self.norm_input.shape)
+        if not self.after:
+            x = self.norm_input
+            y = x + mixed
+            expected = self.kept["following"]
+            if not torch.allclose(y, expected, rtol=1e-3, atol=1e-3):
+                raise unknown(name, run.module)
+            return x, y, lambda each, rows: each
+        total = self.norm_input
+        linear: Linear = lambda each, rows: scaled(self.norm, total[rows], each)  # noqa: E731
+        return total - mixed, frozen(name, self.norm, total), linear
+
+
+def residual_of(name: str, prediction: Prediction, run: BlockRun, sublayer: Sublayer) -> Residual:
+    """The residual stream at an attention sublayer; an error where it is not known."""
+    model, block = prediction.model, run.module
+    last = sublayer is run.sublayers[-1]
+    if isinstance(block, Block):
+        cross = sublayer.site.place == "cross"
+        norm = block.cross_norm if cross else block.attention_norm
+        next_norm = block.feed_forward_norm if last else block.cross_norm
+        assert norm is not None
+        stack = model.get_submodule(sublayer.site.module.partition(".")[0])
+        return Residual(
+            norm,
+            not block.norm_first,
+            sublayer.mixer,
+            following=next_norm if block.norm_first else None,
+            feed_forward=block.feed_forward_norm if last and not block.norm_first else None,
+            final=getattr(stack, "norm", None),
+        )
+    parts = dict(block.named_children())
+    if {"input_layernorm", "post_attention_layernorm", "mlp", "self_attn"} == parts.keys():
+        final = getattr(getattr(model, "base_model", model), "norm", None)
+        return Residual(
+            parts["input_layernorm"],
+            False,
+            sublayer.mixer,
+            following=parts["post_attention_layernorm"],
+            final=final,
+        )
+    attention, output = parts.get("attention"), parts.get("output")
+    behind = getattr(getattr(attention, "output", None), "LayerNorm", None)
+    last_norm = getattr(output, "LayerNorm", None)
+    if len(run.sublayers) == 1 and behind is not None and last_norm is not None:
+        return Residual(behind, True, sublayer.mixer, feed_forward=last_norm)
+    raise unknown(name, block)
+
+
+def unknown(name: str, block: nn.Module) -> OptionError:
+    return OptionError(
+        f"{name}: how {type(block).__name__} adds attention to the residual stream is not known; "
+        "it takes regard's own stacks and models built like Llama or BERT"
+    )
+
+
+def scaled(
+    norm: nn.Module, x: Float[Tensor, "n width"], each: Float[Tensor, "n *k width"]
+) -> Float[Tensor, "n *k width"]:
+    """A norm as a linear map, its scale fixed to what it is at x, applied to parts of x."""
+    scale = _scale(norm, x)
+    if each.dim() == 3:
+        scale = scale.unsqueeze(1)
+    return _centred(norm, each) * scale * norm.get_parameter("weight")
+
+
+def frozen(name: str, norm: nn.Module, x: Float[Tensor, "*b width"]) -> Float[Tensor, "*b width"]:
+    """What a norm returns, with its scale taken as a constant."""
+    weight = getattr(norm, "weight", None)
+    bias = getattr(norm, "bias", None)
+    if isinstance(weight, Tensor):
+        found = _centred(norm, x) * _scale(norm, x.detach()) * weight
+        found = found if bias is None else found + bias
+        expected = norm.forward(x)  # without hooks, one of which may call this
+        if torch.allclose(found, expected, rtol=1e-3, atol=1e-3):
+            return found
+    raise OptionError(
+        f"{name}: {type(norm).__name__} is neither a layer norm nor a root-mean-square norm"
+    )
+
+
+def turned_back(
+    norm: nn.Module, x: Float[Tensor, "n width"], d: Float[Tensor, "n width"]
+) -> Float[Tensor, "n width"]:
+    """A direction at the output of a norm as one at its input, the scale fixed."""
+    return _centred(norm, d * norm.get_parameter("weight")) * _scale(norm, x)
+
+
+def _centred(norm: nn.Module, x: Tensor) -> Tensor:
+    return x - x.mean(-1, keepdim=True) if isinstance(norm, nn.LayerNorm) else x
+
+
+def _scale(norm: nn.Module, x: Tensor) -> Tensor:
+    eps = getattr(norm, "variance_epsilon", getattr(norm, "eps", None))
+    eps = torch.finfo(x.dtype).eps if eps is None else eps
+    return (_centred(norm, x).square().mean(-1, keepdim=True) + eps).rsqrt()
