@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         StaleError,
         WordError,
     )
-    from regard.lens import Lens, cut, watch
+    from regard.lens import Lens, cut, judge, watch
     from regard.translate import Translator
     from regard.vectors import Vectors, contextualise, similar
 
@@ -54,7 +54,7 @@ _PLACES = {
         "DtypeError FileError MemoryLimitError OptionError RegardError ShapeError StaleError "
         "WordError"
     ),
-    "lens": "Lens cut watch",
+    "lens": "Lens cut judge watch",
     "translate": "Translator",
     "vectors": "Vectors contextualise similar",
 }
@@ -102,6 +102,7 @@ __all__ = [
     "contextualise",
     "cut",
     "dense",
+    "judge",
     "keys",
     "look",
     "nn",

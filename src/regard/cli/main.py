@@ -20,7 +20,7 @@ INTERRUPTED = 130
 """The status of a program that was stopped from the keyboard."""
 VERBS = (
     "why", "explain", "compare", "steps", "train", "translate",
-    "score", "export", "corpus", "serve", "vectors",
+    "score", "judge", "export", "corpus", "serve", "vectors",
 )  # fmt: skip
 """Each in a module of its name."""
 

@@ -5,6 +5,7 @@ from regard.lens.comparing import Comparison
 from regard.lens.cutting import Cut, cut
 from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores
+from regard.lens.judgement import Judgement, judge
 from regard.lens.lens import Embedded, Lens, Told
 from regard.lens.summary import Summary
 from regard.lens.watching import Seen, watch
@@ -19,6 +20,7 @@ __all__ = [
     "Flip",
     "HeadScores",
     "Heads",
+    "Judgement",
     "Lens",
     "LinkEffect",
     "Seen",
@@ -27,5 +29,6 @@ __all__ = [
     "Why",
     "WordEffect",
     "cut",
+    "judge",
     "watch",
 ]

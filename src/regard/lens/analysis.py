@@ -35,8 +35,15 @@ class Analysis:
     Each is computed when it is first asked for, and kept.
     """
 
-    def __init__(self, adapter: ModelAdapter, reading: Reading) -> None:
+    def __init__(self, adapter: ModelAdapter, reading: Reading, target: str | None = None) -> None:
         self.adapter, self.reading = adapter, reading
+        if target is not None and adapter.kind != "translator":
+            raise OptionError(
+                f"lens: target={target!r}, but {type(adapter.model).__name__} does not translate"
+            )
+        if target is not None and not target.strip():
+            raise OptionError("lens: the target is empty; give it at least a word")
+        self._target = target
 
     @cached_property
     def _read(self) -> tuple[list[Tensor], dict[str, Look], dict[str, Tensor]]:
@@ -65,6 +72,8 @@ class Analysis:
         """What the model writes, as tokens: a translation, or the next token; None if nothing."""
         if not speaks(self.adapter, self.reading):
             return None
+        if self._target is not None:
+            return cast(TranslatorAdapter, self.adapter).encode_target(self._target)
         with torch.no_grad():
             return self.adapter.generate(self.reading, self.vectors[-1])[0]
 

@@ -167,9 +167,12 @@ class Lens:
             yield self.explain(text, word, tokens=tokens, most=most)
             progress(done)
 
-    def analyse(self, text: str, *, tokens: bool = False) -> Analysis:
-        """What the model makes of a text, computed once, for several questions about it."""
-        return Analysis(self._adapter, self._read(text, tokens))
+    def analyse(self, text: str, *, tokens: bool = False, target: str | None = None) -> Analysis:
+        """What the model makes of a text, computed once, for several questions about it.
+
+        `target`: a translation that the model is made to write, instead of its own.
+        """
+        return Analysis(self._adapter, self._read(text, tokens), target)
 
     def why(
         self,

@@ -1,0 +1,59 @@
+"""``regard judge``: how far explanation methods can be trusted."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from regard.errors import OptionError
+from regard.lens.judgement import ITEMS
+from regard.lens.judgement import judge as judged
+from regard.translate.model_files import POCKET
+
+
+def judge(
+    data: Annotated[
+        str, typer.Option(help="reference, senses, or a file of JSON lines with text.")
+    ] = "reference",
+    methods: Annotated[
+        str | None, typer.Option(help="Names of methods, with commas between. [all]")
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help="A bundled model, a folder, or hub:org/name.")
+    ] = POCKET,
+    most: Annotated[int, typer.Option(min=1, help="Items, at most.")] = ITEMS,
+    json_: Annotated[bool, typer.Option("--json", help="Print every number as JSON.")] = False,
+    svg: Annotated[Path | None, typer.Option(help="Draw the curves to this file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write JSON to this file; start again to resume.")
+    ] = None,
+) -> None:
+    """Explanation methods side by side, scored by what cutting links really does.
+
+    cuts, hidden: rank correlation with the loss when the links from the step to a word are cut, and
+    when the word is hidden everywhere. deletion, insertion: the area of the curves when words are
+    hidden or shown, highest score first. evidence: reciprocal rank of the word that decides.
+    """
+    if svg is not None and svg.suffix.lower() != ".svg":
+        raise OptionError(f"judge: --svg {svg} does not end in .svg")
+    names = None if methods is None else [one.strip() for one in methods.split(",") if one.strip()]
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("judging", total=None)
+        found = judged(
+            data,
+            model=model,
+            methods=names,
+            most=most,
+            out=out,
+            progress=lambda done, of: bar.update(task, completed=done, total=of),
+        )
+    print(found.to_json() if json_ else found)
+    if svg is not None:
+        found.picture().save(svg)
+        print(f"regard: wrote {svg}", file=sys.stderr)

@@ -1,0 +1,84 @@
+"""How far explanation methods can be trusted: each scored by what cutting really does."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+from regard.files import write_text
+from regard.lens._numbers import whole
+from regard.lens.judgement.evaluation import evaluate
+from regard.lens.judgement.items import Item, items_of
+from regard.lens.judgement.record_file import RecordFile
+from regard.lens.judgement.result import Estimate, Judgement, MethodResult, summarise
+from regard.lens.lens import Lens
+from regard.lens.methods import find_methods
+from regard.translate.model_files import POCKET
+
+ITEMS = 100
+"""Items of a data set that are judged if nothing else is said."""
+
+
+def judge(
+    data: str | Path | Iterable[object] = "reference",
+    *,
+    model: str | Lens = POCKET,
+    methods: Iterable[str] | None = None,
+    most: int = ITEMS,
+    out: str | Path | None = None,
+    progress: Callable[[int, int], object] = lambda done, of: None,
+) -> Judgement:
+    """How well explanation methods foretell what cutting does, side by side and beside chance.
+
+    Args:
+        data: ``"reference"`` or ``"senses"``, the built-in sentences (for a translator from English
+            to German); a file of JSON lines with text and, if wanted, word, instead, target and
+            evidence; or a list of such mappings.
+        model: a name as `Lens.open` takes it, or a lens.
+        methods: names of `regard.lens.methods.METHODS`; all if None.
+        most: items, at most.
+        out: a file for the judgement as JSON. Finished items are kept beside it, in
+            ``<out>.items.jsonl``, and are not computed again when the same run is started anew.
+        progress: called with how many items are done, of how many.
+
+    See `MethodResult` for the measures. Items for which the model prefers the alternative are
+    skipped: there is nothing to explain.
+    """
+    chosen = find_methods(methods)
+    items = items_of(data, whole("judge: most", most))
+    target = None if out is None else Path(out)
+    lens = model if isinstance(model, Lens) else Lens.open(model)
+    called = type(lens.model).__name__ if isinstance(model, Lens) else str(model)
+    source = str(data) if isinstance(data, str | Path) else "given"
+    names = [one.name for one in chosen]
+    run = {"model": called, "data": source, "methods": names, "items": _digest(items)}
+    with nullcontext() if target is None else RecordFile(_beside(target), run) as file:
+        records: list[dict[str, Any]] = [] if file is None else file.records
+        for item in items[len(records) :]:
+            progress(len(records), len(items))
+            found = evaluate(lens, item, chosen)
+            if file is None:
+                records.append(found)
+            else:
+                file.add(found)
+        progress(len(records), len(items))
+    judgement = summarise(records, called, source, names)
+    if target is not None:
+        write_text(target, {target.suffix.lower(): judgement.to_json}, "judge")
+    return judgement
+
+
+def _beside(out: Path) -> Path:
+    return out.with_name(f"{out.name}.items.jsonl")
+
+
+def _digest(items: Iterable[Item]) -> str:
+    """What tells other items from these."""
+    return hashlib.sha256(repr([astuple(one) for one in items]).encode()).hexdigest()[:16]
+
+
+__all__ = ["Estimate", "Item", "Judgement", "MethodResult", "judge"]

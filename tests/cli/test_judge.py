@@ -1,0 +1,73 @@
+"""``regard judge``: a table, JSON, a picture, and the one line with which it fails."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from regard.cli import main
+
+ITEM = {
+    "text": "The animal didn't cross the street because it was too tired.",
+    "word": "es",
+    "instead": "sie",
+    "evidence": "animal",
+}
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    (tmp_path / "items.jsonl").write_text(json.dumps(ITEM) + "\n", encoding="utf-8")
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["regard", "judge", *arguments])
+        status = 0
+        try:
+            main()
+        except SystemExit as end:
+            status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def test_table_picture_and_json(run: Run, tmp_path: Path) -> None:
+    options = ["--data=items.jsonl", "--methods=knockout, attention", "--out=found.json"]
+    status, out, err = run(*options, "--svg=curves.svg")
+    assert (status, err) == (0, "regard: wrote curves.svg\n")
+    assert "knockout" in out
+    assert "1 items of items.jsonl, pocket-en-de" in out
+    assert (tmp_path / "curves.svg").read_text(encoding="utf-8").startswith("<svg")
+    status, printed, _ = run(*options, "--json")  # nothing is computed again
+    assert status == 0
+    assert json.loads(printed) == json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--methods=knokout"], "methods: 'knokout' is unknown; did you mean 'knockout'?"),
+        (["--methods=,"], "methods: none given"),
+        (["--data=gone.jsonl"], "'gone.jsonl' is neither reference or senses nor a file"),
+        (["--data=empty.jsonl"], "empty.jsonl: the file is empty"),
+        (["--data=bad.jsonl"], "bad.jsonl, line 1: not JSON"),
+        (["--svg=curves.gif"], "--svg curves.gif does not end in .svg"),
+        (["--most=0"], "Invalid value for '--most'"),
+        (["--model=gone"], "gone"),
+        (["--data=items.jsonl", "--methods=attention", "--out=gone/x.json"], "cannot write gone/"),
+    ],
+)
+def test_bad_input_is_one_line(run: Run, tmp_path: Path, options: list[str], message: str) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "bad.jsonl").write_text("nonsense\n", encoding="utf-8")
+    status, out, err = run(*options)
+    assert status > 0
+    assert out == ""
+    assert err.startswith("regard: ")
+    assert message in err
+    assert err.count("\n") == 1
