@@ -129,9 +129,44 @@ def test_no_queries_and_no_keys_are_allowed(
     assert found.weights().shape == (*heads, q, k)
 
 
+def test_no_queries_of_grouped_heads_are_compared_by_distance() -> None:
+    q, k = torch.randn(2, 6, 0, 8), torch.randn(2, 3, 5, 8)
+    assert attend(q, k, k, score="gaussian").shape == (2, 6, 0, 8)
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "cosine", "gaussian"])
+def test_a_first_query_of_nan_spoils_no_other(score: str) -> None:
+    q, k, v = torch.randn(3, 1, 2, 9, 8)
+    expected = attend(q, k, v, score=score)[..., 1:, :]
+    q[..., 0, :] = math.nan
+    output = attend(q, k, v, score=score)
+    assert output[..., 0, :].isnan().all()
+    torch.testing.assert_close(output[..., 1:, :], expected)
+
+
 @pytest.mark.parametrize("batch", [0, 2])
 def test_a_mask_of_no_keys_hides_nothing_from_a_look(batch: int) -> None:
     q, k = torch.randn(batch, 1, 3, 8), torch.randn(batch, 1, 0, 8)
     found = look(q, k, k, mask=keys(torch.ones(batch, 0, dtype=torch.bool)))
     assert found.received().shape == (batch, 1, 0)
     assert torch.equal(found.output, torch.zeros(batch, 1, 3, 8))
+
+
+@every
+def test_nan_comes_out_at_a_scale_of_zero(kernel: str) -> None:
+    q, k, v = torch.randn(3, 1, 2, 70, 16)
+    q[0, 0, 3, 2] = math.nan
+    output = attend(q, k, v, score=Scaled(0.0), kernel=kernel)
+    assert output[0, 0, 3].isnan().all()
+    assert not output[0, 1].isnan().any()
+    assert attend(q, k, v, score=Scaled(0.0), kernel="reference")[0, 0, 3].isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@every
+def test_what_a_look_computes_in_half_precision_is_exact(dtype: torch.dtype, kernel: str) -> None:
+    """The flash operation estimates the log-sum-exp there."""
+    x = (torch.randn(1, 2, 200, 16) / 20).to(dtype)
+    found, true = look(x, x, x, kernel=kernel), look(x.double(), x.double(), x.double())
+    torch.testing.assert_close(found.logsumexp.double(), true.logsumexp, rtol=0, atol=3e-6)
+    torch.testing.assert_close(found.top(3)[0].double(), true.top(3)[0], rtol=3e-6, atol=0)

@@ -258,6 +258,8 @@ def product(
     b, h, n, d = q.shape
     _, g, m, _ = k.shape
     q, k = q.reshape(b * g, h // g * n, d), k.reshape(b * g, m, d)
+    if factor == 0:  # BLAS would leave out the product, and with it NaN
+        return torch.bmm(q, k.mT).mul(factor).view(b, h, n, m)
     empty = q.new_empty(()).expand(b * g, h // g * n, m)
     return torch.baddbmm(empty, q, k.mT, beta=0, alpha=factor).view(b, h, n, m)
 

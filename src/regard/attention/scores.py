@@ -106,7 +106,10 @@ class Gaussian(DotScore):
     def dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         """-|q - k|² / 2 = (q, -|q|²/2, 1) · (k, 1, -|k|²/2)."""
         # Only differences count: seen from a query, far-away vectors keep their digits.
-        origin = q[..., :1, :].detach() if q.shape[-2] else torch.zeros_like(k[..., :1, :])
+        first = (
+            q[..., :1, :].detach() if q.shape[-2] else q.new_zeros(*q.shape[:-2], 1, q.shape[-1])
+        )
+        origin = first.nan_to_num(0.0, 0.0, 0.0)  # or a first query of NaN would spoil the others
         if q.dim() > 2 and q.shape[-3] != k.shape[-3]:
             shared = q.shape[-3] // k.shape[-3]
             origin = origin[..., ::shared, :, :]

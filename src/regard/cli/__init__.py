@@ -11,7 +11,7 @@ def main() -> None:
     heeds = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if heeds:  # what is started in the background ignores it
         signal.signal(signal.SIGINT, _stop)
-    from regard.cli.main import prepared, run
+    from regard.cli.program import prepared, run
 
     app = prepared()
     if heeds:

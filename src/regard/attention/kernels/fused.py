@@ -74,8 +74,11 @@ def supports(call: Call) -> str | None:
 
 def run(
     call: Call, logsumexp: bool = True
-) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"]]:
-    """Output and row log-sum-exp, of a call for which `supports` has no reason."""
+) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"] | None]:
+    """Output and row log-sum-exp, of a call for which `supports` has no reason.
+
+    In half precision there is none: that of the operation is an estimate, off by 5 · 10⁻⁵.
+    """
     causal, rest = _without_causal(call)
     reduced = call.reduced()
     width = call.v.shape[-1]
@@ -95,7 +98,7 @@ def run(
         output = _ExactGradient.apply(  # type: ignore[no-untyped-call]
             output.detach(), reduced.detached(), reduced.q, reduced.k, call.v
         )
-    return output, sums
+    return output, None if v.dtype in HALF else sums
 
 
 def _without_causal(call: Call) -> tuple[bool, list[Mask]]:
