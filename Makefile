@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test check bench docs fuzz kills clean
 
 demo: $(READY)
 	@echo; printf '%s\n' "The animal didn't cross the street because it was too tired." \
@@ -25,6 +25,17 @@ check: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/operation.py
+
+SECONDS ?= 600
+N ?= 100
+
+# Random calls, damaged files, command lines and requests, for so many seconds in all.
+fuzz: $(READY)
+	$(BIN)/python -m fuzz --seconds $(SECONDS)
+
+# Training killed so many times, resumed, and compared with an uninterrupted run.
+kills: $(READY)
+	$(BIN)/python -m fuzz.kills --kills $(N)
 
 # Runs every page of the docs and writes its outputs and pictures anew.
 docs: $(READY)
