@@ -26,8 +26,8 @@ LIMIT = 2**30
 """The bytes that a result may have unless the caller says more."""
 HEIGHT, WIDTH, SPAN = 128, 64, 2**22
 """Queries in a block, keys in a block, and how many scores are held at once."""
-LARGE = {torch.float32: 2.0**10, torch.float64: 2.0**39}
-"""From this log-sum-exp on, its last digit is worth more than 10⁻⁴ of a weight."""
+LARGE = {torch.float32: 2.0**10, torch.float64: 2.0**20}
+"""From this log-sum-exp on, its last digit is worth 10⁻⁴ of a weight, in float64 10⁻¹⁰."""
 GROUP = 16
 """How many keys stand behind one maximum in the first stage of `Look.top`."""
 

@@ -31,13 +31,13 @@ from regard.attention.scores import DotScore
 _FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
 LARGE = {
-    torch.float64: 2.0**39,
+    torch.float64: 2.0**20,
     torch.float32: 2.0**10,
     torch.bfloat16: 2.0**13,
     torch.float16: 2.0**11,
 }
-"""Rounding a log-sum-exp of this size costs 10⁻⁴ of a weight; in half precision, about a quarter of
-its own rounding."""
+"""Rounding a log-sum-exp of this size costs 10⁻⁴ of a weight, in float64 10⁻¹⁰; in half precision,
+about a quarter of its own rounding."""
 CHUNK = 2**22
 """How many scores are held at once where rows are computed again."""
 
