@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         StaleError,
         WordError,
     )
-    from regard.lens import Lens, cut, judge, watch
+    from regard.lens import Lens, cut, judge, see, watch
     from regard.translate import Translator
     from regard.vectors import Vectors, contextualise, similar
 
@@ -54,7 +54,7 @@ _PLACES = {
         "DtypeError FileError MemoryLimitError OptionError RegardError ShapeError StaleError "
         "WordError"
     ),
-    "lens": "Lens cut judge watch",
+    "lens": "Lens cut judge see watch",
     "translate": "Translator",
     "vectors": "Vectors contextualise similar",
 }
@@ -109,6 +109,7 @@ __all__ = [
     "padding",
     "prefix",
     "scaled_dot_product_attention",
+    "see",
     "segments",
     "similar",
     "steps",

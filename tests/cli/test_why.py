@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -71,3 +72,18 @@ def test_bad_input_is_one_line(
     assert out == ""
     assert error in err
     assert err.count("\n") == 1
+
+
+def test_the_figure_and_the_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    page, picture = tmp_path / "it.html", tmp_path / "it.svg"
+    asked = (TEXT, "--word", "es", "--links", "2", "--html", str(page), "--svg", str(picture))
+    status, out, _ = run(monkeypatch, capsys, *asked)
+    assert status == 0
+    assert "Does it matter?" in out
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert picture.read_text(encoding="utf-8").startswith("<svg ")
+    status, _, told = run(monkeypatch, capsys, TEXT, "--html", str(picture))
+    assert status != 0
+    assert "expected a file that ends in .html" in told

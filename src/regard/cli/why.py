@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from regard.errors import OptionError
 from regard.lens import Lens, Why, WordEffect
 from regard.lens.why import percent
 from regard.text.words import word_spans
@@ -34,13 +35,21 @@ def why(
         str, typer.Option(help="A bundled model, a folder, or hub:org/name.")
     ] = POCKET,
     links: Annotated[int, typer.Option(help="Cut so many of the strongest links.")] = 32,
+    html: Annotated[Path | None, typer.Option(help="Write a page to click through.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write the figure.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print every number as JSON.")] = False,
 ) -> None:
     """Where it looked, whether that matters, and how it was computed.
 
     regard why "The animal didn't cross the street because it was too tired." --word es
     """
+    for path, ending in ((html, ".html"), (svg, ".svg")):
+        if path is not None and path.suffix.lower() != ending:
+            raise OptionError(f"why: --{ending[1:]} {path}, expected a file that ends in {ending}")
     found = Lens.open(model).why(text, word, instead=instead, most=links)
+    for path in (html, svg):
+        if path is not None:
+            found.view().save(path)
     if json_:
         print(json.dumps(found.to_data(), ensure_ascii=False))
     else:

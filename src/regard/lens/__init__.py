@@ -6,7 +6,7 @@ from regard.lens.cutting import Cut, cut
 from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores
 from regard.lens.judgement import Judgement, judge
-from regard.lens.lens import Embedded, Lens, Told
+from regard.lens.lens import Embedded, Lens, Told, see
 from regard.lens.summary import Summary
 from regard.lens.watching import Seen, watch
 from regard.lens.why import Flip, LinkEffect, Why, WordEffect
@@ -30,5 +30,6 @@ __all__ = [
     "WordEffect",
     "cut",
     "judge",
+    "see",
     "watch",
 ]

@@ -28,9 +28,10 @@ from regard.lens.verification import CONTROL, CUT, why
 from regard.lens.watching import Seen, watch
 from regard.lens.why import Why
 from regard.text.words import Words
+from regard.translate.model_files import POCKET
 from regard.translate.translator import evaluating
 from regard.vectors.similarity import Similarity, similar
-from regard.view import View
+from regard.view import Figure, View
 
 SIDE_BY_SIDE = 64
 """Texts that are read at once."""
@@ -103,6 +104,7 @@ class Lens:
 
     def __init__(self, model: object, tokenizer: object = None) -> None:
         self._adapter: ModelAdapter = adapter_of(model, tokenizer)
+        self.name = type(model).__name__
 
     @classmethod
     def open(cls, what: str | Path) -> Lens:
@@ -111,7 +113,9 @@ class Lens:
         A folder is what `regard train` wrote, or a model of transformers as it is saved. Nothing is
         fetched from the network, unless the name is written ``hub:org/name``.
         """
-        return cls(*opened(what))
+        lens = cls(*opened(what))
+        lens.name = Path(what).name
+        return lens
 
     @property
     def model(self) -> torch.nn.Module:
@@ -204,7 +208,7 @@ class Lens:
         most, control = whole("why: most", most), whole("why: control", control)
         with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
             prediction = self.analyse(text).prediction(word, instead)
-            return why(prediction, most=most, control=control)
+            return replace(why(prediction, most=most, control=control), model=self.name)
 
     def steps(
         self,
@@ -444,3 +448,33 @@ def _pairs(what: str, items: object, each: str) -> Iterator[tuple[Any, Any]]:
         if not isinstance(item, Sequence) or isinstance(item, str) or len(item) != 2:
             raise OptionError(f"{what} has {item!r}, expected {each} each")
         yield item[0], item[1]
+
+
+def see(
+    text: str,
+    word: str | int | None = None,
+    *,
+    instead: str | None = None,
+    model: object = None,
+    tokenizer: object = None,
+) -> Figure:
+    """The figure of where a model looked when it wrote a word, and what a cut changes.
+
+    Args:
+        text: what the model reads.
+        word: the word that it wrote, see `Lens.why`. Of an encoder without output head, a word of
+            the text; if not given, the last.
+        instead: the alternative, see `Lens.why`.
+        model: a `Translator`, a model of `regard.nn` or of transformers, or the name of one (see
+            `Lens.open`); the one that comes with regard if not given.
+        tokenizer: the one that belongs to the model; a `Translator` has its own.
+    """
+    if model is None or isinstance(model, str | Path):
+        lens = Lens.open(POCKET if model is None else model)
+    else:
+        lens = Lens(model, tokenizer)
+    if word is None and lens._adapter.kind == "encoder":
+        words = lens.words(text)
+        real = [i for i, there in enumerate(words.is_word) if there]
+        word = real[-1] if real else None
+    return lens.why(text, word, instead=instead).view()

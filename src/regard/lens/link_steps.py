@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -69,6 +71,90 @@ class LinkSteps:
                 f"6. Sum             over {len(self.weights)} words = {_vector(self.output)}",
             )
         )
+
+
+@dataclass(frozen=True, eq=False)
+class RowSteps:
+    """The six steps from the row of a prediction to its input words, in every layer and head."""
+
+    words: tuple[int, ...]
+    """The input words that are included, by number."""
+    q: Float[Tensor, "layers heads d"]
+    k: Float[Tensor, "layers heads words d"]
+    """The key of each word; of several tokens, the one with the largest weight."""
+    v: Float[Tensor, "layers heads words e"]
+    """The value of each word; of several tokens, the mean by their weights."""
+    product: Float[Tensor, "layers heads words"]
+    scaled: Float[Tensor, "layers heads words"]
+    weight: Float[Tensor, "layers heads words"]
+    """The sum over the tokens of the word."""
+    output: Float[Tensor, "layers heads e"]
+
+    def to_data(self) -> dict[str, Any]:
+        """Everything as plain lists and numbers."""
+        return {
+            name: one.tolist() if isinstance(one, Tensor) else list(one)
+            for name, one in vars(self).items()
+        }
+
+
+def row_steps(prediction: Prediction, order: Sequence[int], numbers: int) -> RowSteps:
+    """The steps from the row of a prediction to as many words, in order, as fit into `numbers`."""
+    sites = [one for one in prediction.sites if one.place == prediction.place]
+    looks = [prediction.seen.calls(one.module)[-1] for one in sites]
+    queries, keys = prediction.axes(prediction.place)
+    row = _last(queries, queries.at(prediction.queries[0]))
+    heads, d, e = looks[0].q.shape[1], looks[0].q.shape[-1], looks[0].v.shape[-1]
+    room = numbers // (len(looks) * heads * (d + e)) - 1
+    words = sorted(order[: max(1, room)])
+    found: dict[str, list[Tensor]] = {
+        name: [] for name in ("k", "v", "product", "scaled", "weight")
+    }
+    for look in looks:
+        group = look.q.shape[1] // look.k.shape[1]
+        k, v = (one[0].float().repeat_interleave(group, 0) for one in (look.k, look.v))
+        product, scaled, weight = (
+            of(queries=row)[0, :, 0].float() for of in (look.compared, look.scores, look.weights)
+        )
+        for name, values in zip(
+            found, _by_word(k, v, product, scaled, weight, keys, words), strict=True
+        ):
+            found[name].append(values)
+    return RowSteps(
+        words=tuple(words),
+        q=torch.stack([look.q[0, :, row].float() for look in looks]),
+        output=torch.stack([look.output[0, :, row].float() for look in looks]),
+        **{name: torch.stack(values) for name, values in found.items()},
+    )
+
+
+def _by_word(
+    k: Tensor,
+    v: Tensor,
+    product: Tensor,
+    scaled: Tensor,
+    weight: Tensor,
+    keys: Axis,
+    words: Sequence[int],
+) -> list[Tensor]:
+    """Keys and values ``(h, n, d)`` and numbers ``(h, n)`` of tokens as those of words."""
+    parts = []
+    for word in words:
+        at = list(keys.positions[word])
+        own = weight[:, at]
+        total = own.sum(-1)
+        best = own.argmax(-1, keepdim=True)
+        shares = own / total.clamp_min(torch.finfo(own.dtype).tiny).unsqueeze(-1)
+        parts.append(
+            (
+                k[:, at].take_along_dim(best.unsqueeze(-1), 1)[:, 0],
+                (shares.unsqueeze(-1) * v[:, at]).sum(1),
+                product[:, at].take_along_dim(best, 1)[:, 0],
+                scaled[:, at].take_along_dim(best, 1)[:, 0],
+                total,
+            )
+        )
+    return [torch.stack(one, 1) for one in zip(*parts, strict=True)]
 
 
 def link_steps(

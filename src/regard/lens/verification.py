@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.attention.link_effects import grouped, link_effects
 from regard.lens.cutting import Cut
-from regard.lens.link_steps import link_steps
+from regard.lens.link_steps import link_steps, row_steps
 from regard.lens.measures import agreement
 from regard.lens.predictions.prediction import Axis, Prediction, Site
 from regard.lens.why import Flip, LinkEffect, Why, WordEffect
@@ -28,6 +28,10 @@ SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Numbers of links that are cut together to find those that change the choice."""
 LEAST = 0.02
 """Control links have at least this weight; cutting less would measure rounding."""
+ALTERNATIVES = 4
+"""Choices whose probabilities are reported for every cut."""
+NUMBERS = 2**18
+"""Numbers of keys and values that are kept for the six steps."""
 ELEMENTS = 2**24
 """Scores that are held at once."""
 KEPT = 1024
@@ -56,7 +60,8 @@ def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Wh
     tried = [*strongest, *sample]
     measured = _measure(prediction, tried)
     links = [_link(prediction, one, m) for one, m in zip(tried, measured, strict=True)]
-    words = _words(prediction, step)
+    alternatives = _alternatives(prediction)
+    words = _words(prediction, step, list(alternatives))
     before = prediction.baseline
     real = [i for i, one in enumerate(words) if not one.special] or range(len(words))
     looked = max(real, key=lambda i: words[i].looked)
@@ -72,6 +77,9 @@ def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Wh
         metric=float(prediction.metric(before)),
         probability=float(prediction.probability(before)),
         choices=tuple(prediction.choices()),
+        alternatives=tuple(
+            (name, float(before.softmax(-1)[token])) for token, name in alternatives.items()
+        ),
         links=tuple(sorted(links[: len(strongest)], key=lambda one: -abs(one.cut or 0.0))),
         control=tuple(links[len(strongest) :]),
         words=words,
@@ -82,6 +90,7 @@ def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Wh
         attention=step.attention,
         effects=step.effects,
         steps=link_steps(prediction, looked, None, *where, None),
+        row=row_steps(prediction, _prominent(words), NUMBERS),
         note=prediction.note,
     )
 
@@ -203,11 +212,37 @@ def _link(prediction: Prediction, one: _Candidate, measured: float | None) -> Li
     )
 
 
-def _words(prediction: Prediction, step: _Step) -> tuple[WordEffect, ...]:
+def _alternatives(prediction: Prediction) -> dict[int, str]:
+    """The word, its alternative, and the likeliest others, with all links or without one word."""
+    if not prediction.choices():
+        return {}
+    names = {prediction.token: prediction.word, prediction.instead: prediction.word_instead}
+    rows = torch.cat([prediction.baseline.unsqueeze(0), prediction.without_word])
+    largest = rows.softmax(-1).amax(0)
+    for token in largest.argsort(descending=True)[: 4 * ALTERNATIVES].tolist():
+        name = prediction.spell(token).strip()
+        likely = len(names) < 3 or float(largest[token]) >= LEAST / 2
+        if name and likely and len(names) < ALTERNATIVES and name not in names.values():
+            names[token] = name
+    return names
+
+
+def _prominent(words: Sequence[WordEffect]) -> list[int]:
+    """The words by how much they are looked at or matter, special tokens last."""
+    return sorted(
+        range(len(words)),
+        key=lambda i: (words[i].special, -max(words[i].looked, words[i].matters)),
+    )
+
+
+def _words(
+    prediction: Prediction, step: _Step, alternatives: Sequence[int]
+) -> tuple[WordEffect, ...]:
     """For each input unit, how much it is looked at and what is lost without it."""
     _, keys = prediction.axes(prediction.place)
     cuts, logits = prediction.word_cuts, prediction.without_word
     probabilities = prediction.probability(logits).tolist()
+    shares = logits.softmax(-1)[:, alternatives].tolist()
     before = float(prediction.probability(prediction.baseline))
     chosen = prediction.chosen(logits)
     changed = [i for i, token in enumerate(chosen) if token != prediction.token]
@@ -225,6 +260,7 @@ def _words(prediction: Prediction, step: _Step) -> tuple[WordEffect, ...]:
             writes=prediction.spell(chosen[i]),
             text=texts.get(i),
             special=not prediction.is_word(i),
+            probabilities=tuple(shares[i]),
         )
         for i, name in enumerate(keys.names)
     )

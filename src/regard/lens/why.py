@@ -11,7 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import OptionError
-from regard.lens.link_steps import LinkSteps
+from regard.lens.link_steps import LinkSteps, RowSteps
+from regard.view import Figure
 
 if TYPE_CHECKING:
     import pandas
@@ -73,6 +74,8 @@ class WordEffect:
     """What is written then, if that changes."""
     special: bool
     """Whether this is a special token, not a word."""
+    probabilities: tuple[float, ...]
+    """Of each of `Why.alternatives`, when the links are cut."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,9 @@ class Why:
     """Of the word; the cosine to itself, 1, for a model that writes nothing."""
     choices: tuple[tuple[str, float], ...]
     """The most probable choices at this step."""
+    alternatives: tuple[tuple[str, float], ...]
+    """The word, the alternative, and others that are written when a link is cut, with their
+    probabilities."""
     links: tuple[LinkEffect, ...]
     """Links that were cut, the strongest first."""
     control: tuple[LinkEffect, ...]
@@ -124,6 +130,10 @@ class Why:
     """The estimated effect of cutting each of these links."""
     steps: LinkSteps
     """The six steps of the link to the word that is looked at most."""
+    row: RowSteps
+    """The six steps of the links to the input words, in every layer and head of `place`."""
+    model: str = ""
+    """The name of the model."""
     note: str = ""
     """Anything about the question that a reader has to know."""
 
@@ -220,12 +230,14 @@ class Why:
         data = {
             name: value
             for name, value in vars(self).items()
-            if name not in ("links", "control", "words", "flip", "attention", "effects", "steps")
+            if name
+            not in ("links", "control", "words", "flip", "attention", "effects", "steps", "row")
         }
         found: dict[str, Any] = _rounded(
             {
                 **data,
                 "choices": [{"word": word, "probability": p} for word, p in self.choices],
+                "alternatives": [{"word": word, "probability": p} for word, p in self.alternatives],
                 "links": [asdict(one) for one in self.links],
                 "control": [asdict(one) for one in self.control],
                 "words": [asdict(one) for one in self.words],
@@ -240,6 +252,18 @@ class Why:
     def to_json(self) -> str:
         """The same as JSON, on one line."""
         return json.dumps(self.to_data(), ensure_ascii=False)
+
+    def view(self, *others: Why) -> Figure:
+        """The finding as a figure: SVG, PNG, or a page in which links can be cut.
+
+        `others` are findings about other words of the same output, to select in the page.
+        """
+        return Figure(
+            [{**one.to_data(), "row": _rounded(one.row.to_data())} for one in (self, *others)]
+        )
+
+    def _repr_html_(self) -> str:
+        return self.view().svg()
 
     def to_frame(self) -> pandas.DataFrame:
         """One row for each link that was cut, the control included. Needs pandas."""

@@ -1,6 +1,7 @@
 """What there is to see: pictures from plain data, and the viewer. Knows no model."""
 
 from regard.view.chart import bars, lines
+from regard.view.figure import Figure
 from regard.view.graph import links
 from regard.view.image import heatmap
 from regard.view.payload import Sparsity
@@ -12,6 +13,7 @@ from regard.view.viewer import View
 __all__ = [
     "Compared",
     "Explained",
+    "Figure",
     "Layer",
     "Method",
     "Picture",

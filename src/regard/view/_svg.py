@@ -141,7 +141,8 @@ def wrap(text: str, room: Number, size: Number) -> list[str]:
     return [shorten(line, room, size) for line in lines]
 
 
-def _right_to_left(text: str) -> bool:
+def right_to_left(text: str) -> bool:
+    """Whether the first letter of a text belongs to a script that runs from right to left."""
     for character in text:
         kind = unicodedata.bidirectional(character)
         if kind in ("L", "R", "AL"):
@@ -172,7 +173,7 @@ def label(
     fitting = size * BOLD if weight else size
     short = text if room is None else shorten(text, room, fitting)
     hover = tag("title", escape(text)) if short != text else ""
-    backwards = _right_to_left(text)
+    backwards = right_to_left(text)
     if backwards:  # "start" is then the right-hand edge
         anchor = {"start": "end", "middle": "middle", "end": "start"}[anchor]
     baseline = y + 0.355 * size  # half the height of a capital

@@ -68,7 +68,7 @@ def page(payload: Mapping[str, Any], title: str) -> str:
     script = "\n" + _script()
     policy = (
         "default-src 'none'; "
-        f"script-src '{_hash(script)}'; style-src '{_hash(_PAGE_STYLE)}'; "
+        f"script-src '{content_hash(script)}'; style-src '{content_hash(_PAGE_STYLE)}'; "
         "base-uri 'none'; form-action 'none'"
     )
     return (
@@ -83,6 +83,7 @@ def page(payload: Mapping[str, Any], title: str) -> str:
     )
 
 
-def _hash(text: str) -> str:
+def content_hash(text: str) -> str:
+    """The hash by which a content security policy allows a script or a style sheet."""
     digest = hashlib.sha256(text.encode()).digest()
     return "sha256-" + base64.b64encode(digest).decode("ascii")

@@ -50,6 +50,8 @@ class Picture:
     height: Number
     body: str
     title: str
+    style: str = ""
+    """A style sheet, for instance with dark colours for ``prefers-color-scheme: dark``."""
 
     def __post_init__(self) -> None:
         for name, size in (("width", self.width), ("height", self.height)):
@@ -63,7 +65,8 @@ class Picture:
         return tag(
             "svg",
             tag("title", escape(self.title)),
-            tag("rect", **corner, rx=6, fill=PAPER),
+            *([f"<style>{self.style}</style>"] if self.style else []),
+            tag("rect", **corner, rx=6, fill=PAPER, class_="regard-paper" if self.style else None),
             self.body,
             xmlns="http://www.w3.org/2000/svg",
             width=width,
@@ -130,7 +133,20 @@ class Picture:
             x += picture.width + gap
         title = " · ".join(picture.title for picture in (self, *others))
         height = max(picture.height for picture in (self, *others))
-        return Picture(x - gap, height, "".join(bodies), title)
+        return Picture(x - gap, height, "".join(bodies), title, self.style)
+
+    def above(self, *others: Picture, gap: Number = 24) -> Picture:
+        """This picture and others in one, from top to bottom, their left edges aligned."""
+        if not 0 <= gap < math.inf:
+            raise OptionError(f"above: gap expected ≥ 0 and finite, got {gap}; in pixels")
+        bodies: list[str] = []
+        y: Number = 0
+        for picture in (self, *others):
+            bodies.append(moved(picture.body, 0, y))
+            y += picture.height + gap
+        title = " · ".join(picture.title for picture in (self, *others))
+        width = max(picture.width for picture in (self, *others))
+        return Picture(width, y - gap, "".join(bodies), title, self.style)
 
 
 def titled(

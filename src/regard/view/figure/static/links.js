@@ -1,0 +1,224 @@
+/** The figure: input above, output below, thin lines for the alignment, one thick ribbon. */
+
+import { direction, draw, make, moved } from "../../static/dom.js";
+
+/** @typedef {import("./numbers.js").Finding} Finding */
+/** @typedef {import("./numbers.js").Selection} Selection */
+/** @typedef {import("./numbers.js").Select} Select */
+
+const LARGE = 21;
+const SMALL = 16;
+const MANY = 40;
+
+/**
+ * The words and an empty drawing; `join` draws the ribbons once the words have their places.
+ * @param {Finding[]} findings
+ * @param {Selection} state
+ * @param {Select} select
+ */
+export function links(findings, state, select) {
+  const finding = findings[state.finding];
+  const read = finding.reads[state.word];
+  const shown = readable(finding, state);
+  const above = make("div", {
+    class: "line above",
+    role: "radiogroup",
+    "aria-label": finding.labels.reads,
+    dir: direction(finding.text),
+  });
+  for (const i of shown) above.append(readWord(finding, state, shown, i, select));
+  const written = state.cut ? read.output : finding.output;
+  const below = make("div", {
+    class: "line below",
+    role: "group",
+    "aria-label": finding.labels.writes,
+    dir: direction(written.join(" ")),
+  });
+  written.forEach((_, i) => below.append(writtenWord(findings, state, written, i, select)));
+  const drawing = draw("svg", { class: "ribbons", "aria-hidden": "true" });
+  const scissors = make(
+    "button",
+    {
+      class: state.cut ? "scissors cut" : "scissors",
+      "data-focus": "scissors",
+      "aria-pressed": String(state.cut),
+      "aria-label": `${state.cut ? "Restore" : "Cut"} the link to ${read.word}`,
+      onclick: () => select({ cut: !state.cut }),
+    },
+    icon(state.cut),
+    state.cut ? "restore" : "cut",
+    state.cut ? "" : make("b", {}, read.looked.toFixed(2)),
+  );
+  const many = finding.reads.length > MANY || written.length > MANY;
+  return make(
+    "div",
+    { class: many ? "figure many" : "figure" },
+    make("p", { class: "label" }, finding.labels.reads),
+    make("div", { class: "duo" }, drawing, above, make("div", { class: "reach" }), below, scissors),
+    make("p", { class: "label" }, hint(findings)),
+  );
+}
+
+/** @param {Finding[]} findings */
+function hint(findings) {
+  const more = findings.length > 1 ? " · click a word to see where it looked" : "";
+  return findings[0].labels.writes + more;
+}
+
+/**
+ * The input words that are shown: special tokens only while selected.
+ * @param {Finding} finding
+ * @param {Selection} state
+ */
+export function readable(finding, state) {
+  const all = finding.reads.map((_, i) => i);
+  return all.filter((i) => !finding.reads[i].special || i === state.word);
+}
+
+/**
+ * @param {Finding} finding
+ * @param {Selection} state
+ * @param {number[]} shown
+ * @param {number} i
+ * @param {Select} select
+ */
+function readWord(finding, state, shown, i, select) {
+  const { word, looked } = finding.reads[i];
+  const own = i === state.word;
+  const place = shown.indexOf(i);
+  return make(
+    "button",
+    {
+      class: own ? (state.cut ? "word gone" : "word hit") : "word",
+      role: "radio",
+      dir: "auto",
+      "data-focus": own ? "read" : null,
+      "data-read": i,
+      "aria-checked": String(own),
+      "aria-label": `${word}, looked at ${looked.toFixed(2)}`,
+      tabindex: own ? 0 : -1,
+      title: word,
+      onclick: () => select({ word: i }),
+      onkeydown: (/** @type {KeyboardEvent} */ event) => {
+        const next = moved(event, place, shown.length);
+        if (next !== null && next !== place) select({ word: shown[next] });
+      },
+    },
+    word,
+  );
+}
+
+/**
+ * @param {Finding[]} findings
+ * @param {Selection} state
+ * @param {string[]} written
+ * @param {number} i
+ * @param {Select} select
+ */
+function writtenWord(findings, state, written, i, select) {
+  const finding = findings[state.finding];
+  const own = i === finding.position;
+  const changed = state.cut && written[i] !== finding.output[i];
+  const kind = changed ? "word flip" : own ? "word on" : "word";
+  const other = findings.findIndex((one) => one.position === i);
+  const children = changed
+    ? [written[i], make("s", { "aria-label": `before: ${finding.output[i]}` }, finding.output[i])]
+    : [written[i]];
+  const attributes = { class: kind, dir: "auto", "data-written": i, title: written[i] };
+  if (own || other < 0) return make("span", attributes, ...children);
+  const pick = { "data-focus": `written ${i}`, onclick: () => select({ finding: other }) };
+  return make("button", { ...attributes, ...pick }, ...children);
+}
+
+/** @param {boolean} cut */
+function icon(cut) {
+  const path = cut
+    ? "M3 8a5 5 0 1 1 1.5 3.6M3 4.5V8h3.5"
+    : "M5.5 5.5L14 11M5.5 10.5L14 5M1.6 4a2.2 2.2 0 1 0 4.4 0a2.2 2.2 0 1 0-4.4 0M1.6 12a2.2 2.2 0 1 0 4.4 0a2.2 2.2 0 1 0-4.4 0";
+  return draw(
+    "svg",
+    { class: "sign", viewBox: "0 0 16 16", "aria-hidden": "true" },
+    draw("path", { d: path }),
+  );
+}
+
+/**
+ * Sizes the lines, then draws the ribbons between the words where they now stand.
+ * @param {Element} root
+ * @param {Finding} finding
+ * @param {Selection} state
+ */
+export function join(root, finding, state) {
+  const duo = /** @type {HTMLElement} */ (root.querySelector(".duo"));
+  const drawing = /** @type {SVGElement} */ (root.querySelector(".ribbons"));
+  const columns = getComputedStyle(duo).display === "grid";
+  fit(duo, columns);
+  const box = duo.getBoundingClientRect();
+  drawing.setAttribute("viewBox", `0 0 ${box.width} ${box.height}`);
+  const wrapped = duo.classList.contains("wrapped");
+  /** @param {string} which */
+  const at = (which) => {
+    const found = duo.querySelector(which)?.getBoundingClientRect();
+    if (found === undefined) return null;
+    const { left, top, width, height } = found;
+    return { x: left - box.left, y: top - box.top, width, height };
+  };
+  const lines = wrapped ? [] : finding.alignment.filter(([a]) => a !== finding.position);
+  const thin = lines.map(([a, b]) => [at(`[data-read="${b}"]`), at(`[data-written="${a}"]`)]);
+  const paths = thin.map(([one, other]) =>
+    one && other ? draw("path", { class: "thin", d: curve(one, other, columns).d }) : null,
+  );
+  const one = at(`[data-read="${state.word}"]`);
+  const other = at(`[data-written="${finding.position}"]`);
+  if (one === null || other === null) return;
+  const { d, x, y } = curve(one, other, columns);
+  const ribbon = draw("path", { class: state.cut ? "ribbon cut" : "ribbon", d });
+  const weight = finding.reads[state.word].looked;
+  ribbon.style.strokeWidth = state.cut ? "3" : String(Math.max(1.5, 9 * weight));
+  ribbon.dataset.weight = String(weight);
+  drawing.replaceChildren(...paths.filter((path) => path !== null), ribbon);
+  const scissors = /** @type {HTMLElement} */ (root.querySelector(".scissors"));
+  const reach = at(".reach");
+  const half = scissors.offsetWidth / 2;
+  scissors.style.left = `${Math.min(box.width - half, Math.max(half, x))}px`;
+  scissors.style.top = `${reach && !columns ? reach.y + reach.height / 2 : y}px`;
+}
+
+/**
+ * The largest letters at which each line holds all its words; if none, the lines wrap.
+ * @param {HTMLElement} duo
+ * @param {boolean} columns
+ */
+function fit(duo, columns) {
+  const rows = /** @type {HTMLElement[]} */ ([...duo.querySelectorAll(".line")]);
+  for (const row of rows) row.style.fontSize = "";
+  duo.classList.remove("wrapped");
+  if (columns) return;
+  for (let size = LARGE; size >= SMALL; size--) {
+    for (const row of rows) row.style.fontSize = `${size}px`;
+    if (rows.every((row) => row.scrollWidth <= row.clientWidth + 1)) return;
+  }
+  duo.classList.add("wrapped");
+}
+
+/** @typedef {{x: number, y: number, width: number, height: number}} Box */
+
+/**
+ * A curve from the lower edge of one box to the upper of another, or from side to side; and its middle.
+ * @param {Box} one
+ * @param {Box} other
+ * @param {boolean} columns
+ */
+function curve(one, other, columns) {
+  if (columns) {
+    const [x1, x2] = [one.x + one.width + 3, other.x - 3];
+    const [y1, y2] = [one.y + one.height / 2, other.y + other.height / 2];
+    const x = (x1 + x2) / 2;
+    return { d: `M${x1} ${y1}C${x} ${y1} ${x} ${y2} ${x2} ${y2}`, x, y: (y1 + y2) / 2 };
+  }
+  const [x1, x2] = [one.x + one.width / 2, other.x + other.width / 2];
+  const [y1, y2] = [one.y + one.height, other.y];
+  const bend = 0.55 * (y2 - y1);
+  const d = `M${x1} ${y1}C${x1} ${y1 + bend} ${x2} ${y2 - bend} ${x2} ${y2}`;
+  return { d, x: (x1 + x2) / 2, y: (y1 + y2) / 2 };
+}

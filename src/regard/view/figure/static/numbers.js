@@ -1,0 +1,116 @@
+/** The payload of the page, its packed vectors, and numbers as people read them. */
+
+/** @typedef {[string, string]} Span Text, and the role of the word it mentions. */
+/**
+ * @typedef {object} Read An input word; see `Read` in finding.py.
+ * @property {string} word
+ * @property {boolean} special
+ * @property {number} looked
+ * @property {number} layer
+ * @property {number} head
+ * @property {number} probability
+ * @property {number} matters
+ * @property {number[]} probabilities
+ * @property {boolean} flips
+ * @property {string} writes
+ * @property {string[]} output
+ * @property {Span[]} headline
+ * @property {Span[]} cut_headline
+ * @property {Span[]} cut_caption
+ */
+/** @typedef {{shape: number[], scale: number, data: string}} Packed */
+/**
+ * @typedef {object} Row The numbers of the six steps, for the input words `words`.
+ * @property {number[]} words
+ * @property {Packed} q
+ * @property {Packed} k
+ * @property {Packed} v
+ * @property {Packed} output
+ * @property {number[][][]} product
+ * @property {(number | null)[][][]} scaled
+ * @property {number[][][]} weight
+ */
+/**
+ * @typedef {object} Finding One written word; see `Finding` in finding.py.
+ * @property {string} kind
+ * @property {string} model
+ * @property {string} text
+ * @property {string} word
+ * @property {number} probability
+ * @property {string} instead
+ * @property {string[]} output
+ * @property {number} position
+ * @property {[number, number][]} alignment
+ * @property {[string, number][]} alternatives
+ * @property {Read[]} reads
+ * @property {number} selected
+ * @property {number} columns
+ * @property {Span[]} caption
+ * @property {string} note
+ * @property {Record<string, string>} labels
+ * @property {string} python
+ * @property {number[][][]} attention
+ * @property {number[][][]} effects
+ * @property {[number, number, number, number][]} measured
+ * @property {Row} row
+ */
+/**
+ * @typedef {object} Selection What the whole page shows.
+ * @property {number} finding
+ * @property {number} word The input word.
+ * @property {number} layer
+ * @property {number} head
+ * @property {boolean} cut
+ */
+/** @typedef {(change: Partial<Selection>) => void} Select */
+
+/** @type {WeakMap<Packed, Float64Array>} */
+const UNPACKED = new WeakMap();
+
+/**
+ * The vector at the given place of a packed array.
+ * @param {Packed} packed
+ * @param {...number} at
+ * @returns {Float64Array}
+ */
+export function vector(packed, ...at) {
+  let values = UNPACKED.get(packed);
+  if (values === undefined) {
+    const bytes = Uint8Array.from(atob(packed.data), (c) => c.charCodeAt(0));
+    const view = new DataView(bytes.buffer);
+    values = new Float64Array(bytes.length / 2);
+    for (let i = 0; i < values.length; i++) values[i] = view.getInt16(2 * i, true) * packed.scale;
+    UNPACKED.set(packed, values);
+  }
+  const width = packed.shape[packed.shape.length - 1];
+  const start = at.reduce((sum, place, axis) => sum * packed.shape[axis] + place, 0) * width;
+  return values.subarray(start, start + width);
+}
+
+/**
+ * A probability as people read it: 92 %, 0.4 %, 0 %.
+ * @param {number} part
+ */
+export function rounded(part) {
+  const places = part >= 0.0005 && part < 0.01 ? 1 : 0;
+  return `${(100 * part).toFixed(places)}\u00a0%`;
+}
+
+/**
+ * A number with a true minus.
+ * @param {number} value
+ * @param {number} places
+ */
+export function fixed(value, places) {
+  const text = value.toFixed(places);
+  return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
+}
+
+/**
+ * The colour of a value in −1 … 1: blue above zero, orange below.
+ * @param {number} value
+ */
+export function shade(value) {
+  const size = Math.round(100 * Math.min(1, Math.abs(value)));
+  return `color-mix(in srgb, var(${value < 0 ? "--other" : "--accent"}) ${size}%, var(--empty))`;
+}

@@ -1,0 +1,115 @@
+"""`Why.view` and `regard.see`: the figure has the numbers of the lens, whatever the model."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import torch
+
+import regard
+from regard.lens import Lens, Why
+from regard.nn import Classifier, LanguageModel, TransformerConfig
+from regard.text import Tokenizer
+
+TIRED = "The animal didn't cross the street because it was too tired."
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture(scope="module")
+def tired() -> Why:
+    return Lens.open("pocket-en-de").why(TIRED, "es", most=4, control=2)
+
+
+def texts(svg: str) -> list[str]:
+    root = ElementTree.fromstring(svg)
+    return ["".join(one.itertext()) for one in root.iter(f"{SVG}text")]
+
+
+def test_the_figure_tells_the_finding(tired: Why) -> None:
+    figure = tired.view()
+    shown = texts(figure.svg())
+    assert shown[0] == "When it writes es, it looks back at animal."
+    assert {"animal", "es", "1.00", "92\xa0%", "−90"} <= set(shown)
+    cut = texts(figure.picture("animal", cut=True).svg())
+    assert cut[0] == "Without that link it writes sie instead of es."
+    assert {"sie", "2\xa0%", "86\xa0%"} <= set(cut)
+    still = texts(figure.picture("it", cut=True).svg())[0]
+    assert still == "Without it it still writes es, at 79\xa0% instead of 92\xa0%."
+    assert tired._repr_html_() == figure._repr_html_() == figure.svg()
+    assert len(repr(figure)) < 80
+
+
+def test_every_cut_has_the_probabilities_of_the_alternatives(tired: Why) -> None:
+    names = [word for word, _ in tired.alternatives]
+    assert names[:2] == ["es", "sie"]
+    assert tired.alternatives[0][1] == pytest.approx(tired.probability)
+    for one in tired.words:
+        assert one.probabilities[0] == pytest.approx(one.probability)
+    assert tired.matters_most.probabilities[1] == pytest.approx(0.86, abs=0.01)
+
+
+def test_the_steps_of_every_link_are_those_of_the_lens(tired: Why) -> None:
+    row, lens = tired.row, Lens.open("pocket-en-de")
+    assert row.words == tuple(range(12))
+    assert torch.allclose(row.weight.sum(-1), torch.ones(3, 6), atol=1e-4)
+    assert torch.allclose(row.weight, tired.attention, atol=1e-5)
+    for key, layer, head in ((1, 2, 2), (5, 0, 0), (10, 1, 3)):
+        steps = lens.steps(TIRED, query="es", key=key, layer=layer, head=head)
+        assert float(row.product[layer, head, key]) == pytest.approx(steps.product, abs=1e-4)
+        assert float(row.scaled[layer, head, key]) == pytest.approx(steps.scaled, abs=1e-4)
+        assert torch.allclose(row.q[layer, head], steps.q, atol=1e-5)
+        assert torch.allclose(row.k[layer, head, key], steps.k, atol=1e-5)
+        total = (row.weight[layer, head].unsqueeze(-1) * row.v[layer, head]).sum(0)
+        assert torch.allclose(total, steps.output, atol=1e-4)
+
+
+def test_see_and_save(tmp_path: Path) -> None:
+    figure = regard.see(TIRED, "es")
+    for name in ("it.svg", "it.html"):
+        figure.save(tmp_path / name)
+        assert (tmp_path / name).stat().st_size < 200_000
+    with pytest.raises(regard.OptionError, match=r"\.svg, \.png or \.pdf"):
+        figure.save(tmp_path / "it.gif")
+    with pytest.raises(regard.WordError, match="no input word is 'cat'; there are The, animal"):
+        figure.picture("cat")
+
+
+def config(tokenizer: Tokenizer) -> Any:
+    torch.manual_seed(0)
+    return TransformerConfig.preset(
+        "tiny", vocabulary=tokenizer.size, encoder_depth=2, decoder_depth=2
+    )
+
+
+def test_a_language_model_shows_the_next_word(tokenizer: Tokenizer) -> None:
+    figure = regard.see(
+        "The street was wide", model=LanguageModel(config(tokenizer)).eval(), tokenizer=tokenizer
+    )
+    found = figure.findings[0]
+    assert (found.kind, found.position, len(found.output)) == ("next", 0, 1)
+    assert re.match(r"When it writes .+, it looks (back|most) at .+\.$", texts(figure.svg())[0])
+    assert "it writes next" in texts(figure.svg())
+
+
+def test_a_classifier_shows_its_class(tokenizer: Tokenizer) -> None:
+    model = Classifier(config(tokenizer), classes=3).eval()
+    figure = regard.see("The street was wide", model=model, tokenizer=tokenizer)
+    assert figure.findings[0].kind == "choice"
+    assert texts(figure.svg())[0].startswith("When it chooses ")
+    assert "What it would choose" in " ".join(texts(figure.picture("street", cut=True).svg()))
+
+
+def test_an_encoder_shows_how_far_a_vector_moves(bert: Any, word_piece: Any) -> None:
+    transformers = pytest.importorskip("transformers")
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=word_piece)
+    figure = regard.see("the animal was too tired", model=bert(), tokenizer=fast)
+    found = figure.findings[0]
+    assert (found.kind, found.word) == ("vector", "tired")
+    assert " attends most to " in texts(figure.svg())[0]
+    cut = texts(figure.picture("animal", cut=True).svg())
+    assert cut[0].startswith("Without animal its vector keeps a cosine of ")
+    assert "cosine" in cut
