@@ -47,7 +47,8 @@ def lines(count: int = 400) -> Iterator[str]:
 
 def tidy(text: str) -> str:
     """What a unigram tokenizer takes a text for."""
-    return " ".join(unicodedata.normalize("NFC", text).replace("▁", " ").split())
+    spaces = re.sub("[▁⇧]", " ", unicodedata.normalize("NFC", text))
+    return " ".join(spaces.split())
 
 
 def many() -> Iterator[str]:
@@ -119,9 +120,9 @@ def test_the_form_of_characters() -> None:
 
 
 def test_unknown_characters_of_a_small_vocabulary() -> None:
-    ids = SMALL.encode("The 猫 The")
-    assert SMALL.tokens(ids) == ["▁The", "▁", "<unk>", "▁The"]
-    assert SMALL.decode(ids) == "The The"
+    ids = SMALL.encode("the 猫 the")
+    assert SMALL.tokens(ids) == ["▁the", "▁", "<unk>", "▁the"]
+    assert SMALL.decode(ids) == "the the"
 
 
 def test_unknown_characters_of_a_large_vocabulary() -> None:
@@ -199,9 +200,61 @@ def test_spans_by_hand() -> None:
     text = "  The\tkings "
     found = [text[start:end] for start, end in SMALL.spans(text)]
     assert "".join(found) == "Thekings"
-    assert SMALL.spans("The The") == [(0, 3), (4, 7)]
+    assert SMALL.spans("The the") == [(0, 0), (0, 3), (4, 7)]
     assert LARGE.spans("König 猫") == [(0, 5), (6, 6), (6, 7), (6, 7), (6, 7)]
     assert LARGE.spans("猫 猫") == [(0, 0), *[(0, 1)] * 3, (2, 2), *[(2, 3)] * 3]
+
+
+CASED = Tokenizer.train(
+    [
+        "The bat flies. It is a bat.",
+        "Tom saw the bats, and Tom fed the bat.",
+        "That is Tom.",
+        "It bats; Tom's bat.",
+        "Die Katze sieht eine Katze.",
+        "Katzen sehen die Katze.",
+        'He said: "The bat!" (It is.)',
+    ]
+    * 9,
+    size=60,
+)
+
+
+def test_a_word_is_the_same_subword_wherever_it_stands() -> None:
+    for text in ("bat", "Bat", "the bat.", "the bat, it", "bat!", 'said: "Bat!"', "(Bat)", "bat's"):
+        assert CASED.tokens(CASED.encode(text)).count("▁bat") == 1, text
+        assert CASED.decode(CASED.encode(text)) == text
+
+
+def test_a_capital_that_begins_a_sentence_is_a_piece_of_its_own() -> None:
+    text = "It is Tom. The bat flies."
+    pieces = CASED.tokens(CASED.encode(text))
+    assert pieces[:3] == ["▁⇧", "▁it", "▁is"]
+    assert CASED.spans(text)[:3] == [(0, 0), (0, 2), (3, 5)]
+    assert pieces.count("▁⇧") == 2
+    assert CASED.decode(CASED.encode(text)) == text
+
+
+def test_names_and_german_nouns_keep_their_capital() -> None:
+    assert CASED.tokens(CASED.encode("Tom is Tom")).count("▁Tom") == 2
+    assert "▁Katze" in CASED.tokens(CASED.encode("Katze"))
+    assert "▁⇧" not in CASED.tokens(CASED.encode("Katze THE"))
+
+
+def test_no_piece_joins_a_word_and_punctuation() -> None:
+    tokenizer = Tokenizer.train(["we like cats. we like dogs! it's 1990..."] * 50, size=40)
+    for piece in tokenizer.vocabulary[4:]:
+        kinds = {"letter" if one.isalpha() else one for one in piece if one not in "▁'"}
+        assert len(kinds) <= 1, piece
+        assert sum(map(str.isdigit, piece)) <= 1, piece
+    assert tokenizer.tokens(tokenizer.encode("it's cats."))[0] == "▁it"
+
+
+def test_a_capital_without_a_letter_behind_it_is_left_out() -> None:
+    capital = CASED.vocabulary.index("▁⇧")
+    assert CASED.decode([capital]) == ""
+    assert CASED.decode([*CASED.encode("bat"), capital]) == "bat"
+    assert CASED.decode(CASED.encode("⇧ bat")) == "bat"
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bytes"])

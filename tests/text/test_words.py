@@ -254,3 +254,12 @@ def test_long_texts_take_little_memory() -> None:
 def test_word_spans_of_nothing() -> None:
     assert word_spans(" \n") == []
     assert len(Words("", (), (), ())) == 0
+
+
+def test_what_spells_nothing_does_not_count_in_a_mean() -> None:
+    words = Words("Bat a", ("⇧", "bat", "▁", "a"), ((0, 0), (0, 3), (4, 4), (4, 5)), (False,) * 4)
+    x = torch.tensor([[8.0], [1.0], [8.0], [2.0]])
+    assert words.averaged(x).tolist() == [[1.0], [2.0]]
+    assert words.summed(x[:, 0]).tolist() == [9.0, 10.0]
+    alone = Words("a", ("▁", "<s>"), ((0, 0), (0, 0)), (False, True))
+    assert alone.averaged(torch.tensor([[3.0], [4.0]])).tolist() == [[3.0], [4.0]]

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from operator import index
@@ -19,26 +17,24 @@ from pathlib import Path
 from typing import Any, ClassVar, SupportsIndex
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from regard.errors import FileError, OptionError
 from regard.files import read_regular, write_text
+from regard.text._unigram import (
+    BYTES,
+    CAPITAL,
+    FALLBACK,
+    SPACE,
+    SPECIALS,
+    is_own_pattern,
+    train_unigram,
+)
 
-SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
-SPACE = "▁"
-"""How pieces show the space before a word; in a text it counts as a space."""
-WHITE = rf"[\s\x1c-\x1f{SPACE}]+"
-"""White space as a regular expression, the only one in a file that `Tokenizer.save` writes."""
-MARK = "\uffff"
-"""What stands behind words that are shown to the trainer once more; no character of any text."""
-BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
-"""What stands for the bytes of a character that no piece has."""
-FALLBACK = 2000
-"""From this size on, a unigram vocabulary gives 256 places to bytes; a smaller one needs them."""
 SHORT = 0.9
 """The share of the asked size that a vocabulary must reach: training may end slightly below it."""
-DIGITS, STEP = 4, 1e-4
-"""To how many digits scores are kept, and by how much the library sets rare characters apart."""
+EMPTY = (SPACE, CAPITAL, SPACE + CAPITAL)
+"""Pieces that spell no character of their own."""
 KINDS = {"unigram": "Unigram", "bytes": "BPE"}
 
 if "TOKENIZERS_PARALLELISM" not in os.environ and hasattr(os, "register_at_fork"):
@@ -94,13 +90,17 @@ class Tokenizer:
         The same lines give the same tokenizer, to the byte. ``size`` counts everything, the four
         specials as well; the vocabulary may come out up to a tenth smaller. For ``"unigram"`` text
         is brought to Unicode's form NFC, so that an ä is one character however it was typed
-        (NFKC would go further and make m² into m2), and white space to single spaces. From a size
+        (NFKC would go further and make m² into m2), and white space to single spaces. Punctuation
+        marks and digits are pieces of their own, and so is the capital at the beginning of a
+        sentence, unless the word has one elsewhere too: *Bat* is ``▁⇧ ▁bat``. From a size
         of 2,000 on, characters that the lines did not have are spelled by their bytes; below, they
         are unknown. ``"bytes"`` changes nothing and knows every character.
         """
         if kind not in KINDS:
             raise OptionError(f"Tokenizer.train: kind={kind!r}, expected 'unigram' or 'bytes'")
-        inner = _unigram(lines, size) if kind == "unigram" else _byte_pairs(lines, size)
+        inner = (
+            train_unigram(_checked(lines), size) if kind == "unigram" else _byte_pairs(lines, size)
+        )
         found = inner.get_vocab_size()
         if found < SHORT * size:
             if kind == "unigram" and size >= FALLBACK > found:
@@ -123,7 +123,7 @@ class Tokenizer:
         except Exception as error:  # the library raises nothing more special
             raise FileError(f"{path}: not a tokenizer.json, or damaged: {error}") from None
         for pattern in _patterns(json.loads(text)):
-            if pattern != WHITE:  # others may take for ever, or make the library panic
+            if not is_own_pattern(pattern):  # others may take for ever, or make the library panic
                 raise FileError(
                     f"{path}: has the regular expression {pattern[:80]!r}, which regard does not "
                     "write; use the tokenizer.json that the model was trained with"
@@ -177,7 +177,7 @@ class Tokenizer:
         for piece, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
             while start < end and (text[start].isspace() or text[start] == SPACE):
                 start += 1
-            spans.append((start, start if piece == SPACE else end))
+            spans.append((start, start if piece in EMPTY else end))
         return spans
 
     def __len__(self) -> int:
@@ -226,100 +226,11 @@ def _checked(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         if not isinstance(line, str) or not _is_unicode(line):
             raise OptionError(_no_text("Tokenizer.train", [line]))
-        if line.replace(SPACE, " ").strip():
+        if line.replace(SPACE, " ").replace(CAPITAL, " ").strip():
             some = True
             yield line
     if not some:
         raise OptionError("Tokenizer.train: there is no text: lines are empty or blank")
-
-
-def _with_whole_words(lines: Iterable[str], size: int, places: int) -> Iterator[str]:
-    """The lines, and at their end the words that may become pieces as a whole.
-
-    The library makes pieces of what it finds before at least two different characters. So "the"
-    is none if no other word begins with it, however often it comes: it is shown once more, before
-    a character that no text has.
-
-    Raises at the end if there are more characters than ``places``. The library trains on what it
-    was given nevertheless, before the error comes through, and never comes to an end if there
-    are too few places: so it is given no more lines than fit.
-    """
-    letters: set[str] = set()
-    counts: Counter[str] = Counter()
-    for line in _checked(lines):
-        words = unicodedata.normalize("NFC", line.replace(SPACE, " ")).split()
-        letters.update(*words)
-        if len(letters) <= places:
-            counts.update(words)
-            yield line
-    if len(letters) > places:
-        raise OptionError(
-            f"Tokenizer.train: size={size:,}, but the text has {len(letters):,} different "
-            f"characters, each of which needs a place; ask for {size - places + len(letters):,} "
-            "or more"
-        )
-    for word, count in counts.most_common(size):
-        if count > 1:
-            yield word + MARK
-
-
-def _unigram(lines: Iterable[str], size: int) -> tokenizers.Tokenizer:
-    """Pieces under which the text is likeliest, and bytes for all that they cannot spell."""
-    fallback = BYTES if size >= FALLBACK else ()
-    inner = tokenizers.Tokenizer(models.Unigram())
-    inner.normalizer = normalizers.Sequence(
-        [
-            normalizers.NFC(),
-            # What Python's str.split() takes for white space, and the sign for a space itself.
-            normalizers.Replace(tokenizers.Regex(WHITE), " "),
-            normalizers.Strip(),
-        ]
-    )
-    inner.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Metaspace(),
-            # A piece ends with "<", so that no text can be taken for "</s>" or "<0x41>".
-            pre_tokenizers.Split("<", "merged_with_previous"),
-        ]
-    )
-    inner.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
-    trainer = trainers.UnigramTrainer(
-        vocab_size=max(size - len(fallback), len(SPECIALS)) + len(MARK),
-        show_progress=False,
-        special_tokens=list(SPECIALS),
-        unk_token=SPECIALS[Tokenizer.unknown],
-    )
-    places = size - len(SPECIALS) - len(fallback) - len(SPACE)
-    inner.train_from_iterator(_with_whole_words(lines, size, places), trainer)
-    scores = _settled(dict(json.loads(inner.to_str())["model"]["vocab"]), places + len(SPACE))
-    vocabulary = [(piece, 0.0) for piece in (*SPECIALS, *fallback)] + scores
-    inner = _without_added(inner)
-    inner.model = models.Unigram(vocabulary, Tokenizer.unknown, byte_fallback=bool(fallback))
-    return inner
-
-
-def _settled(learned: dict[str, float], size: int) -> list[tuple[str, float]]:
-    """The pieces with scores that are the same whenever the text is.
-
-    The library adds up counts in an order that changes from run to run, so that the last digits
-    of the scores do; and it gives characters too rare to be pieces on their own the lowest score,
-    a step more for each, in just such an order. Here they all have the lowest score. Single
-    characters are all kept, the best of the longer pieces as far as ``size`` goes.
-    """
-    pieces = {piece: score for piece, score in learned.items() if piece not in SPECIALS}
-    lowest = min(pieces.values())
-    rare = lowest + STEP * (sum(len(piece) == 1 for piece in pieces) + 1)
-    settled = [
-        (piece, round(lowest if len(piece) == 1 and score < rare else score, DIGITS))
-        for piece, score in pieces.items()
-        if MARK not in piece
-    ]
-    settled.sort(key=lambda pair: (-pair[1], pair[0]))
-    # Asked for hardly more pieces than there are characters, the library gives too many.
-    surplus = max(len(settled) - size, 0)
-    longer = [pair for pair in settled if len(pair[0]) > 1]
-    dropped = set(longer[len(longer) - min(surplus, len(longer)) :])
-    return [pair for pair in settled if pair not in dropped]
 
 
 def _byte_pairs(lines: Iterable[str], size: int) -> tokenizers.Tokenizer:

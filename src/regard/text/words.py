@@ -180,9 +180,12 @@ class Words:
         return out.index_add_(-1, names.to(x.device), x[..., tokens] * amounts.to(x))
 
     def averaged(self, x: Tensor) -> Float[Tensor, "*b names d"]:
-        """x ``(…, tokens, d)`` as the mean of each name's tokens, ``(…, names, d)``."""
+        """x ``(…, tokens, d)`` as the mean of each name's tokens, ``(…, names, d)``.
+
+        Tokens that spell nothing, such as the sign of a capital, count only where no other does.
+        """
         tokens, names, amounts = self._indices
-        amounts = amounts.to(x)
+        amounts = (amounts * self._spells[tokens]).to(x)
         total = amounts.new_zeros(len(self)).index_add_(0, names.to(x.device), amounts)
         out = x.new_zeros(*x.shape[:-2], len(self), x.shape[-1])
         out.index_add_(-2, names.to(x.device), x[..., tokens, :] * amounts[:, None])
@@ -310,6 +313,15 @@ class Words:
             torch.tensor(names, dtype=torch.long),
             torch.tensor(amounts, dtype=torch.float64),
         )
+
+    @cached_property
+    def _spells(self) -> Tensor:
+        """Of each token, 1 if it spells something or no token of its name does, else 0."""
+        spells = torch.tensor([start < end for start, end in self._inked], dtype=torch.float64)
+        for tokens in self._tokens_of:
+            if not spells[tokens].any():
+                spells[tokens] = 1.0
+        return spells
 
     @cached_property
     def _inked(self) -> list[Span]:
