@@ -59,6 +59,28 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return run
 
 
+def test_a_mix_from_the_command_line(run: Run, tmp_path: Path) -> None:
+    source, target = ((tmp_path / f"train.{one}").read_text().splitlines() for one in ("en", "de"))
+    pairs = [f"{a}\t{b}\n" for a, b in zip(source, target, strict=True)]
+    (tmp_path / "a.tsv").write_text("".join(pairs[:120]))
+    (tmp_path / "b=2.tsv").write_text("".join(pairs[120:]))
+    recipe = RECIPE.replace('source = "train.en"\n', "").replace('target = "train.de"\n', "")
+    (tmp_path / "recipe.toml").write_text(recipe)
+    asked = ("--config", "recipe.toml", "--mix", "a.tsv=2", "--mix")
+    assert run(*asked, "b=2.tsv=0.5", "--out", "run")[0] == 0
+    kept = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert kept["data"]["mix"] == {"a.tsv": 2.0, "b=2.tsv": 0.5}
+    status, told = run(*asked, "b=2.tsv=1", "--out", "run")
+    assert status != 0
+    assert "another configuration (data.mix" in told
+    status, told = run(*asked, "b=2.tsv=two", "--out", "other")
+    assert status != 0
+    assert "--mix b=2.tsv=two, expected a file, = and a number" in told
+    status, told = run(*asked, "b=2.tsv=-1", "--out", "other")
+    assert status != 0
+    assert "mix gives b=2.tsv -1.0, expected a number above 0" in told
+
+
 def test_every_field_is_an_option_with_help(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

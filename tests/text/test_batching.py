@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -156,6 +157,38 @@ def test_a_part_without_sentences() -> None:
     assert (len(part), part.tokens) == (0, 0)
     assert part.source.shape == part.target.shape == part.expected.shape == (0, 0)
     assert part.source_lengths.shape == part.target_lengths.shape == (0,)
+
+
+def test_repeats_say_how_often_an_epoch_has_each_sentence(tmp_path: Path) -> None:
+    corpora = [[(ALPHABET[i], ALPHABET[(i + shift) % 26]) for i in range(26)] for shift in range(3)]
+    first, *more = corpora
+    pairs = EncodedPairs.build(first, TOKENIZER, tmp_path / "encoded", more=more)
+    batches = Batches(pairs, 20, seed=3, repeats=(1, 2.5, 0.25))
+    epochs = [np.bincount(np.concatenate(batches.sentences(e)), minlength=78) for e in range(40)]
+    assert all((counts[:26] == 1).all() for counts in epochs)
+    assert all(set(counts[26:52]) <= {2, 3} for counts in epochs)
+    assert all(set(counts[52:]) <= {0, 1} for counts in epochs)
+    mean = np.mean(epochs, 0)
+    assert abs(mean[26:52].mean() - 2.5) < 0.05
+    assert abs(mean[52:].mean() - 0.25) < 0.05
+    assert any((a != b).any() for a, b in pairwise(epochs))
+    again = Batches(pairs, 20, seed=3, repeats=(1, 2.5, 0.25))
+    assert all(
+        (a == b).all() for a, b in zip(batches.sentences(7), again.sentences(7), strict=True)
+    )
+
+
+def test_an_epoch_is_never_empty(make: Make) -> None:
+    assert Batches(make([(2, 2)] * 3), 20, repeats=[1e-9]).count(0) == 1
+
+
+def test_bad_repeats(make: Make) -> None:
+    pairs = make([(1, 1)] * 3)
+    with pytest.raises(OptionError, match="2 repeats, but the pairs have 1 corpus; give one for"):
+        Batches(pairs, 10, repeats=[1, 2])
+    for wrong in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(OptionError, match="expected numbers above 0"):
+            Batches(pairs, 10, repeats=[wrong])
 
 
 @pytest.mark.parametrize(("rank", "of"), [(2, 2), (-1, 2), (0, 0)])

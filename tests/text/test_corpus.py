@@ -126,6 +126,27 @@ def test_pairs_of_one_file(tmp_path: Path, name: str) -> None:
     ]
 
 
+def test_context_columns_are_put_before_the_pair(tmp_path: Path) -> None:
+    lines = b"It is.\tEr ist.\tA dog.\tEin Hund.\nOne\teins\ntwo\tzwei\tBefore.\nb\tc\t\td.\te\n"
+    path = write(tmp_path / "a.tsv", lines)
+    assert list(read_pairs(path, context=True)) == [
+        ("A dog. It is.", "Ein Hund. Er ist."),
+        ("One", "eins"),
+        ("Before. two", "zwei"),
+        ("b", "d. c"),
+    ]
+    assert next(read_pairs(path)) == ("It is.", "Er ist.")
+
+
+def test_several_corpora_follow_one_another_without_repeating_pairs(tmp_path: Path) -> None:
+    corpora = [("a", "b"), ("b", "a")], [("a", "b"), ("c", "b"), ("", "")], [("a", "c"), None]
+    first, *more = corpora
+    built = EncodedPairs.build(first, TOKENIZER, tmp_path / "encoded", more=more)
+    assert built.sizes == EncodedPairs.open(tmp_path / "encoded").sizes == (2, 1, 1)
+    assert (built.report.read, built.report.duplicate, built.report.empty) == (6, 1, 1)
+    assert len(built) == 4
+
+
 def test_a_line_without_a_tab(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", b"one\teins\ntwo zwei\n")
     pairs = read_pairs(path)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,6 +51,44 @@ def test_a_tsv_file_alone_is_enough(config: RunConfig) -> None:
     check_files(replace(config.data, valid_source="v.tsv.gz", valid_target=""))
 
 
+def test_a_mix_of_files(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("a b\tb a\nb b\ta a\n" * 40)
+    (tmp_path / "b.tsv").write_text("".join(f"a b\t{'b ' * i}c\tb\tc\n" for i in range(1, 9)))
+    (tmp_path / "v.tsv").write_text("a\tb\tc c\tb\n")
+    mix = {str(tmp_path / "a.tsv"): 0.5, str(tmp_path / "b.tsv"): 3}
+    data = DataConfig(mix=mix, context=True, valid_source=tmp_path / "v.tsv")
+    told = prepared(data, tmp_path / "run", 9)
+    assert "88 pairs read, 10 kept" in told
+    assert "a.tsv: 2 pairs, each 0.5 times an epoch" in told
+    assert "b.tsv: 8 pairs, each 3 times an epoch" in told
+    found = open_prepared(tmp_path / "run")
+    assert found.train.sizes == (2, 8)
+    assert found.valid_sources == ["c c a"]
+    assert found.tokenizer.decode(found.train[2][0]) == "b a b"
+    assert found.tokenizer.decode(found.train[2][1]) == "c b c"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"mix": {"a.en": 1}}, "mix has a.en, expected files of two columns, .tsv or .tsv.gz"),
+        ({"mix": {"a.tsv": 1}, "source": "b.en"}, "mix and source=b.en, expected one of them"),
+    ],
+)
+def test_a_bad_mix(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(words)):
+        check_files(DataConfig(**changes))
+
+
+def test_a_corpus_that_adds_nothing_to_the_mix(tmp_path: Path) -> None:
+    for name in ("a.tsv", "b.tsv"):
+        (tmp_path / name).write_text("a b\tb a\n" * 30)
+    (tmp_path / "v.tsv").write_text("a\tb\n")
+    mix = {str(tmp_path / name): 1 for name in ("a.tsv", "b.tsv")}
+    with pytest.raises(FileError, match=r"no pair of \S*b\.tsv is left; leave it out of the mix"):
+        prepared(DataConfig(mix=mix, valid_source=tmp_path / "v.tsv"), tmp_path / "run", 8)
+
+
 def test_a_stream_is_refused(config: RunConfig, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for field in ("source", "target", "valid_source", "valid_target"):
@@ -60,16 +100,16 @@ def test_pairs_too_long_to_validate_on_are_named_by_their_lines(tmp_path: Path) 
     lines = [f"{i % 10} {i // 10 % 10}" for i in range(100)]
     (tmp_path / "a.en").write_text("\n".join(lines))
     data = DataConfig(tmp_path / "a.en", tmp_path / "a.en", longest=20)
-    prepared(data, tmp_path / "before", 20)
+    prepared(data, tmp_path / "before", 25)
     held = open_prepared(tmp_path / "before").valid_sources
     long = [i + 1 for i, line in enumerate(lines) if line in held][1:3]
     for line in long:
         lines[line - 1] += " 7" * 40
     (tmp_path / "a.en").write_text("\n".join(lines))
-    told = prepared(data, tmp_path / "after", 20)
+    told = prepared(data, tmp_path / "after", 25)
     assert "5 of the 100 pairs are split off" in told
     assert "Of the validation part, for its loss: 5 pairs read, 3 kept" in told
-    assert f"2 left out: too long, up to 43 tokens (lines {long[0]}, {long[1]})" in told
+    assert f"2 left out: too long, up to 42 tokens (lines {long[0]}, {long[1]})" in told
 
 
 def test_validating_on_all_that_is_trained_on_is_refused(config: RunConfig, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from regard.errors import FileError, OptionError, RegardError
+from regard.text import Tokenizer
 from regard.translate import RunConfig, Translator, train
 from regard.translate.progress import Progress
 
@@ -170,6 +171,32 @@ def test_fine_tuning_starts_from_another_model(config: RunConfig, tmp_path: Path
     assert (out / "tokenizer.json").read_bytes() == (first / "tokenizer.json").read_bytes()
 
 
+def test_fine_tuning_keeps_the_vocabulary(config: RunConfig, tmp_path: Path) -> None:
+    first = quietly(longer(config, max_steps=2), tmp_path / "first")
+    size = Tokenizer.load(first / "tokenizer.json").size
+    tuned = longer(config, init_from=str(first))
+    other = replace(tuned, model=replace(config.model, vocabulary=2 * size))
+    with pytest.raises(OptionError, match=rf"={2 * size}, but init_from=\S* has {size} subwords"):
+        quietly(other, tmp_path / "run")
+    words = [f"{a}{b}" for a in ("ab", "cd", "ef") for b in ("gh", "ij", "kl", "mn")]
+    Tokenizer.train(words * 3, 24).save(first / "tokenizer.json")
+    with pytest.raises(FileError, match=r"a tokenizer of \d+ subwords, but its weights are for"):
+        quietly(tuned, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_tokenizer_that_is_there_already(config: RunConfig, tmp_path: Path) -> None:
+    words = ["one two three four five six", "eins zwei drei vier fünf acht zehn", "seven nine"]
+    Tokenizer.train(words * 3, 30).save(tmp_path / "tokenizer.json")
+    given = replace(config, data=replace(config.data, tokenizer=tmp_path / "tokenizer.json"))
+    out = quietly(longer(given, max_steps=2), tmp_path / "run")
+    kept = Tokenizer.load(tmp_path / "tokenizer.json")
+    assert Tokenizer.load(out / "tokenizer.json").fingerprint == kept.fingerprint
+    assert Translator.load(out).model.config.vocabulary == kept.size
+    with pytest.raises(OptionError, match=r"has subwords of its own, .*; leave one of them out"):
+        quietly(longer(given, init_from=str(out)), tmp_path / "tuned")
+
+
 def test_only_some_parts_learn(
     config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -217,7 +244,7 @@ def test_it_says_what_will_happen(
 ) -> None:
     train(longer(config, max_steps=5), tmp_path / "run")
     told = capsys.readouterr().err
-    assert "599 sentence pairs" in told
+    assert "600 sentence pairs" in told
     assert "An epoch is" in told
     assert "will take less than a minute" in told
 

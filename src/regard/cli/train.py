@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,8 +51,22 @@ def _config(given: dict[str, Any]) -> RunConfig:
     for section, kind in SECTIONS.items():
         names = [one.name for one in fields(kind)]
         wanted = {name: given[name] for name in names if given[name] is not None}
+        if wanted.get("mix"):
+            wanted["mix"] = _weights(wanted["mix"])
         config = config.changed({section: wanted}, "train")
     return config
+
+
+def _weights(given: list[str]) -> dict[str, float]:
+    """Files with their weights, from ``file=weight`` each; 1 where no weight is given."""
+    found = {}
+    for one in given:
+        path, sign, weight = one.rpartition("=")
+        try:
+            found[path if sign else one] = float(weight) if sign else 1.0
+        except ValueError:
+            raise OptionError(f"train: --mix {one}, expected a file, = and a number") from None
+    return found
 
 
 def _plot(folder: Path) -> None:
@@ -87,9 +101,10 @@ def _options() -> inspect.Signature:
         help_texts, defaults = _docstrings(kind), {one.name: one.default for one in fields(kind)}
         for name, plain in field_types(kind).items():
             text = help_texts[name]
-            if defaults[name] not in ("", None):
+            if defaults[name] not in ("", None, MISSING):
                 text = f"{text} [{defaults[name]}]"
-            found.append(_option(name, plain | None, None, text, panel=PANELS[section]))
+            given = list[str] if plain is dict else plain
+            found.append(_option(name, given | None, None, text, panel=PANELS[section]))
     return inspect.Signature(found)
 
 

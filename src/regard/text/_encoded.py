@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
@@ -114,6 +114,8 @@ class EncodedPairs:
     """All numbers of all pairs, one after the other: each pair's source, then its target."""
     starts: NDArray[np.int64]
     """Where in ``tokens`` each pair begins."""
+    sizes: tuple[int, ...]
+    """How many pairs each corpus has; they follow one another."""
     source_lengths: NDArray[np.int32]
     target_lengths: NDArray[np.int32]
 
@@ -134,6 +136,9 @@ class EncodedPairs:
         if (found := _fingerprint(folder, about["tokenizer"])) != about["fingerprint"]:
             raise _damaged(folder, f"fingerprint {found}, expected {about['fingerprint']}")
         self.report = about["report"]
+        self.sizes = tuple(about.get("sizes", (len(ends),)))
+        if sum(self.sizes) != len(ends):
+            raise _damaged(folder, f"{len(ends)} pairs, expected {sum(self.sizes)}")
         self.cleaning = about["cleaning"]
         self.tokenizer = about["tokenizer"]
         self.fingerprint = found
@@ -149,10 +154,13 @@ class EncodedPairs:
         folder: str | Path,
         cleaning: Cleaning | None = None,
         progress: Callable[[int], None] | None = None,
+        more: Sequence[Iterable[tuple[str, str] | None]] = (),
     ) -> EncodedPairs:
         """These pairs, cleaned, encoded and written to a folder, a few thousand at a time.
 
-        None stands for a line that is not to be read: it only counts as a line.
+        None stands for a line that is not to be read: it only counts as a line. ``more`` corpora
+        are written behind the first, without the pairs that were there before; `sizes` says how
+        many pairs each has.
 
         The folder appears whole or not at all; one that an earlier build made is replaced. After
         every chunk, ``progress`` is told how many pairs were read.
@@ -166,7 +174,7 @@ class EncodedPairs:
             raise FileError(f"{folder}: cannot be written: {why(error)}") from None
         try:
             writer = _Writer(tokenizer, cleaning or Cleaning())
-            writer.write(pairs, beside, progress)
+            writer.write([pairs, *more], beside, progress)
             if not writer.counts["kept"]:
                 raise FileError(f"{folder}: no pairs left: {_in_a_line(writer.report)}")
             _move(beside, folder)
@@ -216,16 +224,19 @@ class _Writer:
 
     def write(
         self,
-        pairs: Iterable[tuple[str, str] | None],
+        corpora: Iterable[Iterable[tuple[str, str] | None]],
         folder: Path,
         progress: Callable[[int], None] | None,
     ) -> None:
-        stream = iter(pairs)
+        sizes = []
         with open(folder / TOKENS, "wb") as file:
-            while chunk := list(islice(stream, CHUNK)):
-                self._write_chunk(chunk, file)
-                if progress is not None:
-                    progress(self.counts["read"])
+            for corpus in corpora:
+                stream, before, self.lines = iter(corpus), self.counts["kept"], 0
+                while chunk := list(islice(stream, CHUNK)):
+                    self._write_chunk(chunk, file)
+                    if progress is not None:
+                        progress(self.counts["read"])
+                sizes.append(self.counts["kept"] - before)
         lengths = np.frombuffer(self.lengths, np.int32).reshape(-1, 2)
         np.save(folder / LENGTHS, lengths)
         tokenizer = self.tokenizer.fingerprint
@@ -236,6 +247,7 @@ class _Writer:
             "fingerprint": _fingerprint(folder, tokenizer),
             "cleaning": dataclasses.asdict(self.cleaning),
             "report": dataclasses.asdict(self.report),
+            "sizes": sizes,
         }
         (folder / REPORT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -148,9 +148,18 @@ class Batches:
     a batch at least; for a budget of 4096, some thousand. Of fewer the batches are as full as they
     can be, and more is padding, since long and short ones must go together: a tenth of 5,000
     sentences, a quarter of 1,000. A smaller budget helps.
+
+    ``repeats`` says for each corpus of the pairs how often an epoch has each of its sentences:
+    with 2.5, twice, and half of them once more, other ones in every epoch; with 0.1, a tenth.
     """
 
-    def __init__(self, pairs: EncodedPairs, budget: int, seed: int = 0) -> None:
+    def __init__(
+        self,
+        pairs: EncodedPairs,
+        budget: int,
+        seed: int = 0,
+        repeats: Sequence[float | int] | None = None,
+    ) -> None:
         if budget < 1:
             raise OptionError(f"Batches: budget={budget}, expected 1 token or more")
         if seed < 0:
@@ -160,6 +169,7 @@ class Batches:
         self.seed = seed
         self._source = pairs.source_lengths.astype(np.int64) + 1
         self._target = pairs.target_lengths.astype(np.int64) + 1
+        self._repeats = _per_sentence(repeats, pairs.sizes)
         self._plans: dict[int, _Plan] = {}
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
@@ -192,8 +202,18 @@ class Batches:
         if number not in self._plans:
             rng = np.random.Generator(np.random.PCG64([self.seed, number]))
             # Only the last is kept: a training is never in two epochs at once.
-            self._plans = {number: _planned(self._source, self._target, self.budget, rng)}
+            self._plans = {number: self._planned(rng)}
         return self._plans[number]
+
+    def _planned(self, rng: np.random.Generator) -> _Plan:
+        if self._repeats is None:
+            return _planned(self._source, self._target, self.budget, rng)
+        counts = (self._repeats + rng.random(len(self._repeats))).astype(np.int64)
+        if not counts.any():  # a small corpus with small repeats
+            counts[int(self._repeats.argmax())] = 1
+        drawn = np.repeat(np.arange(len(counts)), counts)
+        plan = _planned(self._source[drawn], self._target[drawn], self.budget, rng)
+        return replace(plan, order=drawn[plan.order])
 
     def _make(self, chosen: Indices) -> Batch:
         pairs = self.pairs
@@ -220,6 +240,23 @@ class _Plan:
         """The sentences of the batch that comes i-th."""
         batch = self.turns[i]
         return self.order[self.edges[batch] : self.edges[batch + 1]]
+
+
+def _per_sentence(
+    repeats: Sequence[float | int] | None, sizes: Sequence[int]
+) -> NDArray[np.float64] | None:
+    """How often each sentence comes in an epoch; None: each once."""
+    if repeats is None:
+        return None
+    if len(repeats) != len(sizes):
+        raise OptionError(
+            f"Batches: {len(repeats)} repeats, but the pairs have "
+            f"{counted(len(sizes), 'corpus', 'corpora')}; give one for each"
+        )
+    for one in repeats:
+        if not 0 < one < np.inf:
+            raise OptionError(f"Batches: repeats has {one}, expected numbers above 0")
+    return np.repeat(np.asarray(repeats, np.float64), sizes)
 
 
 def _planned(source: Indices, target: Indices, budget: int, rng: np.random.Generator) -> _Plan:

@@ -38,11 +38,15 @@ def read_lines(path: str | Path) -> Iterator[str]:
         raise FileError(f"{path}: cannot be read: {reason}") from None
 
 
-def read_pairs(source: str | Path, target: str | Path | None = None) -> Iterator[tuple[str, str]]:
+def read_pairs(
+    source: str | Path, target: str | Path | None = None, *, context: bool = False
+) -> Iterator[tuple[str, str]]:
     """Pairs of sentences: line by line of two files, or the first two columns of one TSV file.
 
     A TSV file has a name that ends in ``.tsv`` or ``.tsv.gz``. Blank lines are pairs too, so that
-    the n-th pair is always the n-th line.
+    the n-th pair is always the n-th line. With ``context``, a third column of a TSV file is the
+    sentence before the source and a fourth that before the target; each is put before its sentence,
+    with a space between. A line may leave either out.
     """
     if target is not None:
         for path in filter(is_tsv, (source, target)):
@@ -52,7 +56,7 @@ def read_pairs(source: str | Path, target: str | Path | None = None) -> Iterator
             )
         return _side_by_side(Path(source), Path(target))
     if is_tsv(source):
-        return _columns(Path(source))
+        return _columns(Path(source), context)
     raise OptionError(
         f"read_pairs: {source} alone, expected a second file with the translations, or one file "
         "of two columns whose name ends in .tsv or .tsv.gz"
@@ -77,14 +81,18 @@ def _side_by_side(source: Path, target: Path) -> Iterator[tuple[str, str]]:
         yield one, other
 
 
-def _columns(path: Path) -> Iterator[tuple[str, str]]:
+def _columns(path: Path, context: bool) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(read_lines(path), 1):
-        columns = line.split("\t", 2)
+        columns = line.split("\t")
         if len(columns) == 1 and line.strip():
             raise FileError(
                 f"{path}, line {number}: no tab, expected a sentence, a tab and its translation"
             )
-        yield columns[0], columns[1] if len(columns) > 1 else ""
+        pair = columns[0], columns[1] if len(columns) > 1 else ""
+        if context:
+            before = (*columns[2:4], "", "")
+            pair = f"{before[0]} {pair[0]}".strip(), f"{before[1]} {pair[1]}".strip()
+        yield pair
 
 
 def _text(path: Path, number: int, line: bytes) -> str:

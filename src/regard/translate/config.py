@@ -14,7 +14,7 @@ import tomllib
 import types
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from regard.errors import FileError, OptionError
 from regard.nn.config import PRESETS, TransformerConfig
@@ -42,6 +42,14 @@ class DataConfig:
     """Pairs are dropped when one side has so many times the subwords of the other."""
     drop_duplicates: bool = True
     """Whether a pair that comes twice is dropped the second time."""
+    mix: dict[str, float | int] = field(default_factory=dict)
+    """Instead of a source: several .tsv files, each with how often an epoch has each of its pairs,
+    as in tatoeba.tsv=2."""
+    context: bool = False
+    """Whether .tsv files have the sentence before the source in a third column, and its translation
+    in a fourth; they are put before the pair."""
+    tokenizer: str | Path = ""
+    """A tokenizer.json whose subwords are used instead of new ones."""
 
     def __post_init__(self) -> None:
         _settle_types(self)
@@ -247,7 +255,9 @@ def field_types(kind: Any) -> dict[str, type]:
     hints = get_type_hints(kind)
     found: dict[str, type] = {}
     for one in fields(kind):
-        hint = hints[one.name]
+        hint = (
+            get_origin(hints[one.name]) if get_origin(hints[one.name]) is dict else hints[one.name]
+        )
         if isinstance(hint, types.UnionType):
             (hint,) = (part for part in get_args(hint) if part not in (type(None), Path))
         found[one.name] = hint
@@ -267,11 +277,24 @@ def _typed(kind: Any, name: str, value: Any, where: str) -> Any:
         return float(value)
     if wanted is str and isinstance(value, Path):
         return str(value)
+    if wanted is dict:
+        return _weights(name, value, where)
     if type(value) is not wanted:
         raise OptionError(
             f"{where}: {name} is {value!r}, expected {WORDS.get(wanted, wanted.__name__)}"
         )
     return value
+
+
+def _weights(name: str, value: Any, where: str) -> dict[str, float | int]:
+    """Files and their weights, if the value is such a table."""
+    if not isinstance(value, dict):
+        raise OptionError(f"{where}: {name} is {value!r}, expected a table of files and numbers")
+    for path, weight in value.items():
+        number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if not number or not 0 < weight < math.inf:
+            raise OptionError(f"{where}: {name} gives {path} {weight!r}, expected a number above 0")
+    return {str(path): float(weight) for path, weight in value.items()}
 
 
 def _settle_types(config: Any) -> None:

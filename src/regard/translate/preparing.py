@@ -7,9 +7,9 @@ so a run that goes on needs the files no more.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count, repeat
 from pathlib import Path
 
 import numpy as np
@@ -49,9 +49,13 @@ def prepare(
     """Write tokenizer and encoded pairs into the folder, and say what the data is like."""
     total = sum(1 for _ in _pairs(data))
     if total == 0:
-        raise FileError(f"{data.source}: no sentence pairs in it")
+        raise FileError(f"{_named(data)}: no sentence pairs in it")
     if data.valid_source:
-        held = dict(enumerate(read_pairs(data.valid_source, data.valid_target or None)))
+        held = dict(
+            enumerate(
+                read_pairs(data.valid_source, data.valid_target or None, context=data.context)
+            )
+        )
         chosen: set[int] = set()
         if not held:
             raise FileError(f"{data.valid_source}: no sentence pairs in it")
@@ -64,16 +68,19 @@ def prepare(
         )
     if tokenizer is None:
         say(f"Learning {vocabulary:,} subwords from {counted(total, 'pair')} …")
-        rest = (pair for i, pair in enumerate(_pairs(data)) if i not in chosen)
-        tokenizer = Tokenizer.train(chain.from_iterable(rest), vocabulary, data.subwords)
+        lines = chain.from_iterable(_repeated(data, chosen, seed))
+        tokenizer = Tokenizer.train(lines, vocabulary, data.subwords)
     say(f"Cutting {counted(total, 'pair')} into subwords …")
     known = set(held.values())
-    apart = (None if i in chosen else pair for i, pair in enumerate(_pairs(data)))
+    numbers = count()
+    apart = [
+        (None if next(numbers) in chosen else pair for pair in corpus) for corpus in _corpora(data)
+    ]
     _write_training_part(data, apart, known, tokenizer, folder, say)
     everything = Cleaning(data.longest, float("inf"), drop_duplicates=False)
     # With gaps, so that lines are counted as in the file.
-    lines = (held.get(i) for i in range(max(held) + 1))
-    valid = EncodedPairs.build(lines, tokenizer, folder / "data" / "valid", everything)
+    gaps = (held.get(i) for i in range(max(held) + 1))
+    valid = EncodedPairs.build(gaps, tokenizer, folder / "data" / "valid", everything)
     if valid.report.kept < valid.report.read:
         say(f"Of the validation part, for its loss: {valid.report}")
     write_text(
@@ -86,7 +93,7 @@ def prepare(
 
 def _write_training_part(
     data: DataConfig,
-    pairs: Iterator[Pair | None],
+    corpora: Sequence[Iterable[Pair | None]],
     known: set[Pair],
     tokenizer: Tokenizer,
     folder: Path,
@@ -95,33 +102,40 @@ def _write_training_part(
     """Encode the pairs that are not known from the validation part, and say what was left out."""
     both = others = 0
 
-    def own() -> Iterator[Pair | None]:
+    def own(corpus: Iterable[Pair | None]) -> Iterator[Pair | None]:
         nonlocal both, others
-        for pair in pairs:
+        for pair in corpus:
             both += pair in known
             others += pair is not None and pair not in known
             yield None if pair in known else pair
 
     cleaning = Cleaning(data.longest, data.max_ratio, data.drop_duplicates)
+    first, *more = map(own, corpora)
     try:
-        train = EncodedPairs.build(own(), tokenizer, folder / "data" / "train", cleaning)
+        train = EncodedPairs.build(first, tokenizer, folder / "data" / "train", cleaning, more=more)
     except FileError:
         if both and not others:
             raise FileError(
-                f"train: all pairs of {data.source} are in the validation part as well, on which "
+                f"train: all pairs of {_named(data)} are in the validation part as well, on which "
                 "nothing is trained; give other sentences to validate on, or none"
             ) from None
         raise
     if both:
         say(f"{both:,} left out: in the validation part as well")
     say(str(train.report))
+    for (path, weight), size in zip(data.mix.items(), train.sizes, strict=False):
+        say(f"{path}: {counted(size, 'pair')}, each {weight:g} times an epoch")
+        if not size:
+            raise FileError(f"train: no pair of {path} is left; leave it out of the mix")
 
 
 def check_files(data: DataConfig) -> None:
     """Raise unless both sides of the sentences are given, in files that can be read again."""
-    if not data.source:
+    if data.mix:
+        _check_mix(data)
+    elif not data.source:
         raise OptionError("train: --source is missing; give a file with one sentence a line")
-    if not data.target and not is_tsv(data.source):
+    elif not data.target and not is_tsv(data.source):
         raise OptionError("train: --target is missing; give the translations, line by line")
     if bool(data.valid_source) != bool(data.valid_target) and not is_tsv(data.valid_source):
         raise OptionError("train: --valid-source and --valid-target go together; give both")
@@ -141,6 +155,20 @@ def check_files(data: DataConfig) -> None:
                     f"train: {path} is no file but a stream, and the sentences are read more than "
                     "once; write them to a file first"
                 )
+
+
+def _check_mix(data: DataConfig) -> None:
+    """Raise unless a mix is given alone and its files are named as files of pairs are."""
+    if data.source or data.target:
+        raise OptionError(
+            f"train: mix and source={data.source or data.target}, expected one of them; put the "
+            "file into the mix"
+        )
+    for path in data.mix:
+        if not is_tsv(path):
+            raise OptionError(
+                f"train: mix has {path}, expected files of two columns, .tsv or .tsv.gz"
+            )
 
 
 def open_prepared(folder: Path) -> Prepared:
@@ -175,8 +203,31 @@ def _cuts_alike(prepared: Prepared) -> bool:
     return np.array_equal(numbers, prepared.valid.tokens)
 
 
+def _named(data: DataConfig) -> str:
+    """The files to train on, for messages."""
+    return ", ".join(data.mix) or str(data.source)
+
+
+def _corpora(data: DataConfig) -> list[Iterator[Pair]]:
+    """The pairs of each file to train on."""
+    if data.mix:
+        return [read_pairs(path, context=data.context) for path in data.mix]
+    return [read_pairs(data.source, data.target or None, context=data.context)]
+
+
 def _pairs(data: DataConfig) -> Iterator[Pair]:
-    return read_pairs(data.source, data.target or None)
+    return chain.from_iterable(_corpora(data))
+
+
+def _repeated(data: DataConfig, without: set[int], seed: int) -> Iterator[Pair]:
+    """The pairs as often as an epoch has them, but for those of these numbers."""
+    numbers = count()
+    draw = np.random.Generator(np.random.PCG64(seed))
+    for corpus, weight in zip(_corpora(data), data.mix.values() or [1.0], strict=True):
+        for pair in corpus:
+            times = int(weight + draw.random())
+            if next(numbers) not in without:
+                yield from repeat(pair, times)
 
 
 def _split(total: int, seed: int) -> set[int]:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from regard.errors import FileError, OptionError
 from regard.files import why, write_text
-from regard.nn import Transformer
+from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer
+from regard.text.tokenizer import SHORT
 from regard.translate.config import RunConfig
 from regard.translate.locking import LOCK
 from regard.translate.model_files import TOKENIZER, bundled, load_model
@@ -53,7 +54,7 @@ def settle(asked: RunConfig, config: RunConfig, folder: Path, say: Callable[[str
         (folder / "data").mkdir(parents=True)
     except OSError as error:
         raise FileError(f"train: {folder} cannot be made: {why(error)}") from None
-    tokenizer = None
+    tokenizer = Tokenizer.load(config.data.tokenizer) if config.data.tokenizer else None
     if config.training.init_from:
         tokenizer = Tokenizer.load(bundled(config.training.init_from) / TOKENIZER)
         say(f"The shape of the model and its subwords are those of {config.training.init_from}.")
@@ -91,12 +92,34 @@ def settled(config: RunConfig, folder: Path) -> RunConfig:
         else:
             other = load_model(config.training.init_from)
             learn_only(other, config.training.learns)  # which raises if there is no such part
+            _check_vocabulary(config, other.config.vocabulary)
             model = other.config
         config = replace(config, model=replace(model, dropout=config.model.dropout))
     most = config.model.max_length - 1  # the end needs a place as well
     if config.model.position == "learned" and config.data.longest > most:
         config = replace(config, data=replace(config.data, longest=most))
     return config
+
+
+def _check_vocabulary(config: RunConfig, found: int) -> None:
+    """Raise unless the model of `init_from` and its tokenizer have the vocabulary asked for."""
+    where, asked = config.training.init_from, config.model.vocabulary
+    if config.data.tokenizer:
+        raise OptionError(
+            f"train: tokenizer={config.data.tokenizer}, but init_from={where} has subwords of its "
+            "own, and its weights fit no others; leave one of them out"
+        )
+    if asked != TransformerConfig().vocabulary and not SHORT * asked <= found <= asked:
+        raise OptionError(
+            f"train: vocabulary={asked:,}, but init_from={where} has {found:,} subwords, and its "
+            "weights fit no others; leave vocabulary out, or train without init_from"
+        )
+    size = Tokenizer.load(bundled(where) / TOKENIZER).size
+    if size != found:
+        raise FileError(
+            f"train: init_from={where} has a tokenizer of {size:,} subwords, but its weights are "
+            f"for {found:,}; put back the tokenizer.json that it was trained with"
+        )
 
 
 def learn_only(model: Transformer, learns: str) -> None:

@@ -115,7 +115,10 @@ class _Run:
         self.with_bleu = with_bleu
         self.prepared: Prepared = open_prepared(folder)
         self.batches = Batches(
-            self.prepared.train, config.training.batch_tokens, config.training.seed
+            self.prepared.train,
+            config.training.batch_tokens,
+            config.training.seed,
+            list(config.data.mix.values()) or None,
         )
         self.checkpoints = Checkpoints(folder / "checkpoints")
         found = self._newest()
