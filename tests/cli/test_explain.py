@@ -31,7 +31,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = TransformerConfig.preset(
         "tiny", vocabulary=tokenizer.size, encoder_depth=2, decoder_depth=1
     )
-    save_model(folder, Transformer(config), longest=30)
+    save_model(folder, Transformer(config), longest=60)
     tokenizer.save(folder / TOKENIZER)
     return folder
 

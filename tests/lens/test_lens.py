@@ -99,9 +99,14 @@ def test_the_vector_of_a_text_is_the_mean_of_its_words(lens: Lens) -> None:
 
 
 def test_a_word_that_is_written_differently(lens: Lens) -> None:
-    found = lens.compare("the", "the bat", "The street", among=LINES)
+    found = lens.compare("bat", "the bat", "the BAT", among=LINES)
     assert found.static < 0.99
-    assert found.conclusion.startswith("Written differently, the has static vectors of cosine")
+    assert found.conclusion.startswith("Written differently, bat has static vectors of cosine")
+
+
+def test_a_capital_leaves_the_static_vector_as_it_is(lens: Lens) -> None:
+    found = lens.compare("the", "the bat", "The street", among=LINES)
+    assert found.static == pytest.approx(1.0, abs=1e-6)
 
 
 def test_compare(lens: Lens) -> None:

@@ -259,7 +259,8 @@ def test_word_spans_of_nothing() -> None:
 def test_what_spells_nothing_does_not_count_in_a_mean() -> None:
     words = Words("Bat a", ("⇧", "bat", "▁", "a"), ((0, 0), (0, 3), (4, 4), (4, 5)), (False,) * 4)
     x = torch.tensor([[8.0], [1.0], [8.0], [2.0]])
-    assert words.averaged(x).tolist() == [[1.0], [2.0]]
+    assert words.averaged(x, spelled=True).tolist() == [[1.0], [2.0]]
+    assert words.averaged(x).tolist() == [[4.5], [5.0]]
     assert words.summed(x[:, 0]).tolist() == [9.0, 10.0]
     alone = Words("a", ("▁", "<s>"), ((0, 0), (0, 0)), (False, True))
-    assert alone.averaged(torch.tensor([[3.0], [4.0]])).tolist() == [[3.0], [4.0]]
+    assert alone.averaged(torch.tensor([[3.0], [4.0]]), spelled=True).tolist() == [[3.0], [4.0]]

@@ -144,7 +144,7 @@ def compare(
     for each, text in zip(embedded, texts, strict=True):
         ids = torch.tensor(adapter.read(text).ids)
         table = adapter.table()[ids.to(adapter.table().device)]
-        statics.append(each.words.averaged(table)[each.words.find(word)])
+        statics.append(each.words.averaged(table, spelled=True)[each.words.find(word)])
     if among is None:
         from regard.text.grammar import generate
 

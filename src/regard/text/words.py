@@ -179,13 +179,14 @@ class Words:
         out = x.new_zeros(*x.shape[:-1], len(self))
         return out.index_add_(-1, names.to(x.device), x[..., tokens] * amounts.to(x))
 
-    def averaged(self, x: Tensor) -> Float[Tensor, "*b names d"]:
+    def averaged(self, x: Tensor, *, spelled: bool = False) -> Float[Tensor, "*b names d"]:
         """x ``(…, tokens, d)`` as the mean of each name's tokens, ``(…, names, d)``.
 
-        Tokens that spell nothing, such as the sign of a capital, count only where no other does.
+        With ``spelled``, tokens that spell nothing, such as the sign of a capital, count only where
+        no other does.
         """
         tokens, names, amounts = self._indices
-        amounts = (amounts * self._spells[tokens]).to(x)
+        amounts = (amounts * self._spells[tokens] if spelled else amounts).to(x)
         total = amounts.new_zeros(len(self)).index_add_(0, names.to(x.device), amounts)
         out = x.new_zeros(*x.shape[:-2], len(self), x.shape[-1])
         out.index_add_(-2, names.to(x.device), x[..., tokens, :] * amounts[:, None])

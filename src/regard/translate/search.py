@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from regard.attention._call import exactly
 from regard.errors import RegardError
 from regard.nn import Transformer
 from regard.text import Tokenizer
+from regard.translate.repetition import Loops
 from regard.translate.strategies import Beam, Greedy, Sampling, Strategy, check_n_best, check_whole
 from regard.translate.writing import Tree, Writer
 
@@ -70,13 +71,16 @@ def search(
     most: int | None = None,
     numbers: Sequence[int] | None = None,
     memory: Float[Tensor, "b s width"] | None = None,
+    cut_loops: bool = False,
 ) -> list[list[Hypothesis]]:
     """For each source, the `n_best` translations that were found, the best first.
 
     Sources are numbers of subwords without start and end, and one batch: all are searched side by
     side. No translation has more than `longest` subwords, nor more than `most`. `numbers` are those
     of the sentences, from which `Sampling` draws; 0, 1, … if not given. `memory` is what the
-    encoder made of the sources and their ends, if that is known. The model must be in ``eval()``.
+    encoder made of the sources and their ends, if that is known. With `cut_loops`, a sequence that
+    only repeats itself is given up, and cut where it is all there is; see `repetition`. The model
+    must be in ``eval()``.
     Under ``torch.autocast("cpu", torch.bfloat16)`` products are in that, see `writing`.
     """
     check_n_best("search", how, n_best)
@@ -97,11 +101,12 @@ def search(
         else Writer(model, sources, limits, memory)
     )
     with exactly(model.output.device):
+        loops = Loops(sources, model.output.device) if cut_loops else None
         if isinstance(how, Beam):
-            found = _BeamSearch(writer, how, n_best).run()
+            found = _BeamSearch(writer, how, n_best, loops).run()
         else:
             numbers = range(len(sources)) if numbers is None else numbers
-            found = _Lines(writer, how, n_best, numbers).run()
+            found = _Lines(writer, how, n_best, numbers, loops).run()
     if not all(ranked and math.isfinite(ranked[0].log_probability) for ranked in found):
         raise RegardError(
             "search: the model's probabilities are not numbers; its training diverged, or its "
@@ -113,8 +118,8 @@ def search(
 class _BeamSearch:
     """Beam search over one batch: b sentences, k beginnings of each, c candidates to go on."""
 
-    def __init__(self, writer: Writer, how: Beam, n_best: int) -> None:
-        self._writer, self._how, self._n_best = writer, how, n_best
+    def __init__(self, writer: Writer, how: Beam, n_best: int, loops: Loops | None) -> None:
+        self._writer, self._how, self._n_best, self._loops = writer, how, n_best, loops
         b, like = len(writer.limits), writer.model.output
         self._found: list[list[Hypothesis]] = [[] for _ in range(b)]
         self._who = list(range(b))
@@ -133,13 +138,23 @@ class _BeamSearch:
         size = self._how.size
         log_p, parents, tokens = self._candidates()
         is_end, last = tokens == Tokenizer.end, self._writer.limits <= length
-        ending = (is_end | last[:, None])[:, :size] & (log_p[:, :size] > -torch.inf)
+        ends, runs = is_end | last[:, None], None
+        if self._loops is not None:
+            runs = self._loops.runs(self._written, parents, tokens)
+            looping = self._loops.are_loops(runs) & ~ends
+            # Given up, unless nothing has ended and nothing else is left.
+            hopeless = (looping | is_end).all(1) & (self._ended[:, 0] == -torch.inf)
+            ends = ends | (looping & hopeless[:, None])
+            log_p = log_p.masked_fill(looping & ~hopeless[:, None], -torch.inf)
+            is_end = is_end | looping
+        ending = ends[:, :size] & (log_p[:, :size] > -torch.inf)
         if bool(ending.any()):
             self._collect(length, log_p, parents, tokens, ending)
         alive, pick = log_p.masked_fill(is_end, -torch.inf).topk(min(size, log_p.shape[1]), 1)
-        self._go_on(
-            alive, parents.gather(1, pick), tokens.gather(1, pick), self._stops(length, alive, last)
-        )
+        if runs is not None:
+            runs = runs.gather(1, pick[..., None].expand(-1, -1, runs.shape[2]))
+        stops = self._stops(length, alive, last)
+        self._go_on(alive, parents.gather(1, pick), tokens.gather(1, pick), runs, stops)
 
     def _candidates(self) -> tuple[Tensor, Tensor, Tensor]:
         """The likeliest ways to go on ``(b, c)``: log p, which beginning, which word.
@@ -176,6 +191,8 @@ class _BeamSearch:
         for place, words, token, probability, score in rows:
             ended = token == Tokenizer.end
             said = tuple(words) if ended else (*words, token)
+            if self._loops is not None and not ended:
+                said = self._loops.cut(place, said)
             found = self._found[self._who[place]]
             found.append(Hypothesis(said, probability, score, ended))
 
@@ -191,7 +208,9 @@ class _BeamSearch:
         beaten = best / final**how.length_penalty <= self._ended[:, self._n_best - 1]
         return last | full | beaten
 
-    def _go_on(self, log_p: Tensor, parents: Tensor, tokens: Tensor, stops: Tensor) -> None:
+    def _go_on(
+        self, log_p: Tensor, parents: Tensor, tokens: Tensor, runs: Tensor | None, stops: Tensor
+    ) -> None:
         stopped = int(stops.sum())
         stay = None
         if stopped == len(self._who):
@@ -204,10 +223,13 @@ class _BeamSearch:
             self._who = [self._who[place] for place in stay.tolist()]
             self._ended, self._written = self._ended[stay], self._written[stay]
             log_p, parents, tokens = log_p[stay], parents[stay], tokens[stay]
+            runs = None if runs is None else runs[stay]
         elif stopped:
             # To move all others costs more than to go on for a while with what nobody asks for.
             log_p = log_p.masked_fill(stops[:, None], -torch.inf)
         self._writer.go_on(parents, stay)
+        if self._loops is not None and runs is not None:
+            self._loops.keep(runs, stay)
         places = parents[..., None].expand(-1, -1, self._written.shape[2])
         self._written = torch.cat((self._written.gather(1, places), tokens[..., None]), 2)
         self._log_p, self._tokens = log_p, tokens
@@ -217,9 +239,14 @@ class _Lines:
     """One batch without a choice to take back: each of n sequences goes on with one word."""
 
     def __init__(
-        self, writer: Writer, how: Greedy | Sampling, n: int, numbers: Sequence[int]
+        self,
+        writer: Writer,
+        how: Greedy | Sampling,
+        n: int,
+        numbers: Sequence[int],
+        loops: Loops | None,
     ) -> None:
-        self._writer, self._how = writer, how
+        self._writer, self._how, self._loops = writer, how, loops
         b, like = len(writer.limits), writer.model.output
         self._found: list[list[Hypothesis]] = [[] for _ in range(b)]
         self._who = list(range(b))
@@ -248,6 +275,11 @@ class _Lines:
         # What follows on an end is not said: it has no words, and probability 1.
         self._tokens = tokens.masked_fill(~self._open, Tokenizer.pad)
         self._log_p = self._log_p + log_p.masked_fill(~self._open, 0.0)
+        if self._loops is not None:
+            own = torch.arange(n, device=tokens.device).expand(b, n)
+            runs = self._loops.runs(self._written, own, self._tokens)
+            self._loops.keep(runs, None)
+            self._open = self._open & ~self._loops.are_loops(runs)
         self._written = torch.cat((self._written, self._tokens[..., None]), 2)
         self._open = self._open & (tokens != Tokenizer.end)
         stops = ~self._open.any(1) | (self._writer.limits <= length)
@@ -260,15 +292,30 @@ class _Lines:
                    strict=True)  # fmt: skip
         for place, sequences, probabilities in rows:
             for words, log_p in zip(sequences, probabilities, strict=True):
-                self._found[self._who[place]].append(_hypothesis(words, log_p))
+                if self._loops is not None:
+                    words = _without_padding(words)
+                found = _hypothesis(words, log_p)
+                if self._loops is not None and not found.ended:
+                    found = replace(found, tokens=self._loops.cut(place, found.tokens))
+                self._found[self._who[place]].append(found)
         self._who = [self._who[place] for place in stay.tolist()]
         if not self._who:
             return
         self._writer.go_on(None, stay)
+        if self._loops is not None:
+            self._loops.stay(stay)
         for name in ("_written", "_tokens", "_log_p", "_open"):
             setattr(self, name, getattr(self, name)[stay])
         if isinstance(self._how, Sampling):
             self._chances = self._chances[stay]
+
+
+def _without_padding(words: list[int]) -> list[int]:
+    """The words of a line up to where it was closed."""
+    length = len(words)
+    while length > 1 and words[length - 1] == Tokenizer.pad:
+        length -= 1
+    return words[:length]
 
 
 def _hypothesis(words: list[int], log_p: float) -> Hypothesis:

@@ -28,7 +28,7 @@ def split(text: str, tokenizer: Tokenizer, longest: int) -> list[Span]:
     >>> tokenizer = Tokenizer.train(["A cat. A dog. A bird."] * 9, size=20)
     >>> text = "A cat. A bird, a dog, a cat. A dog."
     >>> [text[a:b] for a, b in split(text, tokenizer, 12)]
-    ['A cat.', 'A bird,', 'a dog, a cat.', 'A dog.']
+    ['A cat.', 'A bird, a dog,', 'a cat.', 'A dog.']
     """
 
     def fits(span: Span) -> bool:

@@ -330,7 +330,9 @@ class Translator:
             chosen = [sources[row] for row in rows]
             drawn = [numbers[row] for row in rows]
             with products_in(self.precision, self.model.output.device):
-                found = search(self.model, chosen, how, n_best=n_best, numbers=drawn)
+                found = search(
+                    self.model, chosen, how, n_best=n_best, numbers=drawn, cut_loops=True
+                )
             if progress is not None:
                 nonlocal done
                 with lock:
