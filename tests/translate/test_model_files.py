@@ -68,14 +68,55 @@ def test_float16_halves_the_file_and_is_computed_in_float32(tmp_path: Path) -> N
     assert torch.equal(again.source.table, model.source.table.half().float())
 
 
+def test_int8_quarters_the_file_and_keeps_each_row(tmp_path: Path) -> None:
+    config = TransformerConfig(
+        vocabulary=300, width=64, encoder_depth=2, decoder_depth=1, heads=4, feed_forward=128
+    )
+    model = Transformer(config)
+    with torch.no_grad():
+        model.source.table[7] = 0.0
+        model.source.table[8] *= 1000.0
+    save_model(tmp_path / "whole", model)
+    save_model(tmp_path / "small", model, dtype=torch.int8)
+    sizes = [(tmp_path / one / "model.safetensors").stat().st_size for one in ("whole", "small")]
+    assert sizes[1] < 0.3 * sizes[0]
+    loaded = load_model(tmp_path / "small")
+    for (name, weight), found in zip(
+        model.state_dict().items(), loaded.state_dict().values(), strict=True
+    ):
+        assert found.dtype == torch.float32
+        step = weight.abs().amax(-1, keepdim=True) / 127
+        assert bool(((found - weight).abs() <= 0.51 * step + 1e-4).all()), name
+    assert loaded.target.table is loaded.source.table
+    save_model(tmp_path / "again", loaded, dtype=torch.int8)
+    torch.testing.assert_close(
+        load_model(tmp_path / "again").state_dict(), loaded.state_dict(), rtol=1e-6, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("broken", ["scale without a matrix", "short scale", "matrix alone"])
+def test_int8_that_is_damaged(tmp_path: Path, broken: str) -> None:
+    save_model(tmp_path, Transformer(CONFIG), dtype=torch.int8)
+    weights = load_file(tmp_path / "model.safetensors")
+    if broken == "scale without a matrix":
+        weights["other|scale"] = torch.ones(3)
+    elif broken == "short scale":
+        weights["source.table|scale"] = torch.ones(3)
+    else:
+        del weights["source.table|scale"]
+    save_file(weights, tmp_path / "model.safetensors")
+    with pytest.raises(FileError, match=r"in int8; export|is stored as int8, expected floating"):
+        load_model(tmp_path)
+
+
 def test_what_float16_cannot_hold_is_refused(tmp_path: Path) -> None:
     model = Transformer(CONFIG)
     with torch.no_grad():
         model.source.table[3, 4] = 1e6
     with pytest.raises(OptionError, match=r"source\.table has numbers that float16 cannot hold"):
         save_model(tmp_path, model, dtype=torch.float16)
-    with pytest.raises(OptionError, match=r"dtype=torch\.int8, expected torch\.float32 or"):
-        save_model(tmp_path, model, dtype=torch.int8)
+    with pytest.raises(OptionError, match=r"dtype=torch\.int32, expected torch\.float32, "):
+        save_model(tmp_path, model, dtype=torch.int32)
 
 
 def test_nothing_else_is_left_in_the_folder(tmp_path: Path) -> None:

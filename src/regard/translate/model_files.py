@@ -1,7 +1,8 @@
 """A trained model as a folder: what `regard train` leaves, and everything that translates opens.
 
     model.json           the shape: a `TransformerConfig`, the version of this format and of regard
-    model.safetensors    the weights, by their names in `Transformer.state_dict()`
+    model.safetensors    the weights, by their names in `Transformer.state_dict()`; of those in
+                         int8, also the scale of each row, as ``name|scale``
     tokenizer.json       the subwords, written by `regard.text.Tokenizer.save`
 
 Matrices that are tied are stored once, as ``source.table``. Each file is written beside its place
@@ -35,11 +36,15 @@ from regard.translate.config import SECTIONS, RunConfig
 SHAPE, WEIGHTS, TOKENIZER = "model.json", "model.safetensors", "tokenizer.json"
 RUN, CHECKPOINTS = "config.json", "checkpoints"
 """What a run has before it has a model; see `regard.translate.training`."""
-FORMAT = 1
-"""Raised when a folder is written that an older regard would misread."""
+FORMAT, FORMAT_INT8 = 1, 2
+"""Of folders in floating point, and of those in int8, which an older regard would misread."""
 TABLE, TIED = "source.table", ("target.table", "output")
 """The name of a matrix, and those under which `Transformer` holds it again if it is tied."""
-STORED = (torch.float32, torch.float16)
+STORED = (torch.float32, torch.float16, torch.int8)
+SCALE = "|scale"
+"""What is added to the name of a matrix in int8 for the scales of its rows."""
+LARGEST = 127
+"""Numbers in int8 go from -127 to 127."""
 
 
 BUNDLED = Path(__file__).parent.parent / "models"
@@ -81,37 +86,46 @@ def save_model(
 ) -> None:
     """Write the shape and the weights of the model into a folder, which is made if need be.
 
-    float16 halves the file; a model is computed in float32 all the same. `longest`: how many
-    subwords the longest sentences had that the model was trained on.
+    float16 halves the file; int8 makes it a quarter: matrices as whole numbers from -127 to 127 and
+    one scale for each row, all else as float16. A model is computed in float32 all the same.
+    `longest`: how many subwords the longest sentences had that the model was trained on.
     """
     folder = Path(folder)
     if dtype not in STORED:
-        raise OptionError(f"save_model: dtype={dtype}, expected torch.float32 or torch.float16")
+        raise OptionError(
+            f"save_model: dtype={dtype}, expected torch.float32, torch.float16 or torch.int8"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"save_model: cannot make {folder}: {error.strerror}") from None
-    weights = {
-        name: weight.detach().to("cpu", dtype).contiguous()
-        for name, weight in model.state_dict().items()
-        if not (model.config.tied and name in TIED)
-    }
-    if dtype == torch.float16:
-        for name, weight in weights.items():
-            if not weight.isfinite().all():
-                raise OptionError(
-                    f"save_model: {name} has numbers that float16 cannot hold; "
-                    "use dtype=torch.float32"
-                )
+    weights: dict[str, Tensor] = {}
+    for name, weight in model.state_dict().items():
+        if not (model.config.tied and name in TIED):
+            weights |= _stored(name, weight.detach().cpu(), dtype)
     _write_weights(folder / WEIGHTS, weights)
     content = {
-        "format": FORMAT,
+        "format": FORMAT_INT8 if dtype == torch.int8 else FORMAT,
         "regard": version("regard"),
         "longest": longest,
         "model": dataclasses.asdict(model.config),
     }
     text = json.dumps(content, indent=2) + "\n"
     write_text(folder / SHAPE, {".json": lambda: text}, "save_model")
+
+
+def _stored(name: str, weight: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
+    """A weight as it is written: in int8, matrices as whole numbers and a scale for each row."""
+    if dtype == torch.int8 and weight.dim() == 2 and weight.isfinite().all():
+        scale = (weight.abs().amax(1) / LARGEST).clamp(min=torch.finfo(torch.float16).tiny)
+        rounded = (weight / scale[:, None]).round().clamp(-LARGEST, LARGEST).to(torch.int8)
+        return {name: rounded.contiguous(), name + SCALE: scale.to(torch.float32)}
+    stored = weight.to(torch.float16 if dtype == torch.int8 else dtype).contiguous()
+    if stored.dtype == torch.float16 and not stored.isfinite().all():
+        raise OptionError(
+            f"save_model: {name} has numbers that float16 cannot hold; use dtype=torch.float32"
+        )
+    return {name: stored}
 
 
 def load_model(folder: str | Path) -> Transformer:
@@ -233,10 +247,10 @@ def _content(path: Path) -> dict[str, Any]:
         raise FileError(f"{path}: not JSON, or damaged: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise FileError(f"{path}: expected an object with the shape of a Transformer as 'model'")
-    if content.get("format") != FORMAT:
+    if content.get("format") not in (FORMAT, FORMAT_INT8):
         raise FileError(
-            f"{path}: has format {content.get('format')!r}, expected {FORMAT}; it was written by "
-            f"regard {content.get('regard', 'of another version')}"
+            f"{path}: has format {content.get('format')!r}, expected {FORMAT} or {FORMAT_INT8}; it "
+            f"was written by regard {content.get('regard', 'of another version')}"
         )
     return content
 
@@ -251,6 +265,12 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
     except SafetensorError as error:
         raise FileError(f"{path}: damaged or cut short ({error}); copy it once more") from None
+    for name in [name for name in stored if name.endswith(SCALE)]:
+        matrix, scale = stored.get(name.removesuffix(SCALE)), stored.pop(name)
+        fits = matrix is not None and matrix.dtype == torch.int8 and matrix.dim() == 2
+        if matrix is None or not fits or scale.shape != matrix.shape[:1]:
+            raise FileError(f"{path}: {name} belongs to no matrix in int8; export the model again")
+        stored[name.removesuffix(SCALE)] = matrix * scale[:, None].to(torch.float32)
     for name, weight in stored.items():
         if not weight.is_floating_point():
             raise FileError(
