@@ -74,7 +74,7 @@ def test_one_head_by_one_method(run: Run, model: Path) -> None:
     )
     assert any(line.startswith("→ it") for line in lines)
     words = run("explain", TEXT, "--word=it", "--method=norm", "--top=12").splitlines()[1:]
-    assert len(words) == 11
+    assert len(words) == 12
     assert not any("</s>" in line for line in words)  # special tokens come last, and so not at all
 
 
@@ -92,11 +92,11 @@ def test_a_summary_without_a_word(run: Run, tmp_path: Path) -> None:
     assert "looked at most" in found
     (tmp_path / "long.txt").write_text(f"{TEXT}\n" * 40, encoding="utf-8")
     data = json.loads(run("explain", "--file=long.txt", "--json"))
-    assert len(data["words"]) == 40 * 11 + 1
-    assert data["special"] == [False] * (40 * 11) + [True]
+    assert len(data["words"]) == 40 * 12 + 1
+    assert data["special"] == [False] * (40 * 12) + [True]
     assert len(data["entropy"]) == 2
     told = run("explain", "--file=long.txt", "--top=3").splitlines()
-    assert told[0] == f"{40 * 11} words in 2 layers"
+    assert told[0] == f"{40 * 12} words in 2 layers"
     assert told.index("looked at most") == len(told) - 7
     assert all("#" in line for line in told[-6:-3])  # which of the forty
 
@@ -104,7 +104,7 @@ def test_a_summary_without_a_word(run: Run, tmp_path: Path) -> None:
 def test_a_word_of_a_long_text(run: Run, tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text(f"{TEXT}\n" * 20, encoding="utf-8")
     data = json.loads(run("explain", "--file=long.txt", "--word=it#7", "--json"))
-    assert data["position"] == 6 * 11 + 7
+    assert data["position"] == 6 * 12 + 7
     assert sum(value is not None for value in data["scores"]["knockout"]) == 64
     assert "said" not in data  # longer than what the model translates at once
     table, _, bars = run("explain", "--file=long.txt", "--word=it#7").partition("\nknockout\n")

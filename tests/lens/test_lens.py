@@ -133,7 +133,7 @@ def test_summary(lens: Lens) -> None:
     torch.testing.assert_close(found.entropy, entropy, atol=1e-4, rtol=1e-4)
     received = found.words.summed(weights.sum(2).mean((0, 1)))
     torch.testing.assert_close(found.received, received, atol=1e-4, rtol=1e-4)
-    assert str(found).startswith("11 words in 3 layers\n\nsharpest heads")  # without the end
+    assert str(found).startswith("12 words in 3 layers\n\nsharpest heads")  # without the end
     assert found.most(1)[0][0] in str(found)
     assert found.table(3).count("\n") == str(found).count("\n") - 7
     data = found.to_data()
@@ -185,7 +185,7 @@ def test_a_model_without_a_mask_reads_texts_one_by_one(word_piece: tokenizers.To
         (lambda lens: lens.explain(TEXT, None), "word is NoneType, expected a word of the text"),
         (lambda lens: lens.explain(TEXT, 1.5), "word is float, expected a word of the text"),
         (lambda lens: lens.explain(TEXT, ("it",)), "word is tuple, expected a word of the text"),
-        (lambda lens: lens.explain(TEXT, True), "word True, but there are 12"),
+        (lambda lens: lens.explain(TEXT, True), "word True, but there are 13"),
         (lambda lens: lens.explain(TEXT, "it", most="x"), "explain: most='x', expected a whole nu"),
         (lambda lens: lens.explain(TEXT, "it", most=1.5), "explain: most=1.5, expected a whole nu"),
         (lambda lens: lens.explain(b"it", 0), "lens: text is bytes, expected a string"),

@@ -57,7 +57,7 @@ def sharp(config: TransformerConfig, tokenizer: Tokenizer = TOKENIZER) -> Transl
                 parameter.add_(0.1 * torch.randn_like(parameter))
         if model.output_bias is not None:
             model.output_bias[Tokenizer.end] += 3.0
-    return Translator(model, tokenizer)
+    return Translator(model, tokenizer, cut_loops=False)
 
 
 def theirs(folder: Path, **options: Any) -> list[tuple[tuple[str, ...], bool, float]]:
@@ -123,7 +123,7 @@ def test_the_readme_does_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     whole = Translator.load("pocket-en-de")
-    translator = Translator(whole.model, whole.tokenizer, longest=12)
+    translator = Translator(whole.model, whole.tokenizer, longest=12, cut_loops=False)
     export_ctranslate2(translator, tmp_path / "model")
     monkeypatch.chdir(tmp_path)
     texts = ["A cat sleeps.", "", "The dog sees a bird. Does the bird sing? The man eats an apple!"]

@@ -91,6 +91,7 @@ class Translator:
         longest: texts of more subwords are split at sentence ends, and translated piece by piece.
         precision: of products with weights: ``"float32"``, or ``"bfloat16"``, in which processors
             that have it multiply about twice as fast; see `regard.translate.writing`.
+        cut_loops: give up sequences that only repeat themselves; see `regard.translate.repetition`.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Translator:
         *,
         longest: int | None = None,
         precision: str = "float32",
+        cut_loops: bool = True,
     ) -> None:
         if precision not in PRECISIONS:
             raise OptionError(
@@ -116,6 +118,7 @@ class Translator:
                 f"{model.output.dtype}; use model.float()"
             )
         self.model, self.tokenizer, self.precision = model, tokenizer, precision
+        self.cut_loops = cut_loops
         most = model.config.max_length - 1  # the end needs a place as well
         if longest is not None:
             check_whole("Translator", "longest", longest, 1)
@@ -331,7 +334,12 @@ class Translator:
             drawn = [numbers[row] for row in rows]
             with products_in(self.precision, self.model.output.device):
                 found = search(
-                    self.model, chosen, how, n_best=n_best, numbers=drawn, cut_loops=True
+                    self.model,
+                    chosen,
+                    how,
+                    n_best=n_best,
+                    numbers=drawn,
+                    cut_loops=self.cut_loops,
                 )
             if progress is not None:
                 nonlocal done

@@ -76,7 +76,13 @@ class RegardTranslator:
         return _ended([x, *self.model.encoder.layers(x, mask=padding(lengths))])
 
     def generate(self, reading: Reading, last: Tensor) -> list[list[int]]:
-        found = search(self.model, [reading.ids[:-1]] * len(last), Beam(BEAM), memory=last)
+        found = search(
+            self.model,
+            [reading.ids[:-1]] * len(last),
+            Beam(BEAM),
+            memory=last,
+            cut_loops=self.translator.cut_loops,
+        )
         return [list(one[0].tokens) for one in found]
 
     def detokenize(self, said: Sequence[int]) -> str:
