@@ -35,20 +35,16 @@ def test_tokens_are_limited_whatever_the_characters(
     route: str, lens: Lens, checked: Callable[..., object]
 ) -> None:
     client = checked(lens, Limits(seconds=600, tokens=100))
-    began = time.monotonic()
     said = client.refused(f"/api/{route}", 413, json=QUESTIONS[route])  # type: ignore[attr-defined]
     assert "tokens, but no more than 100 are read" in said
-    assert time.monotonic() - began < 5
 
 
 def test_accents_are_told_from_letters_before_any_work() -> None:
     answers = Answers(Lens.open("pocket-en-de"), Limits())
-    began = time.monotonic()
     for text in ("\u0301" * 500, "e" + "\u0301\u0302" * 250, "😀" * 2_000):
         with pytest.raises(RefusedError, match="tokens, but no more than 512 are read"):
             answers.check([text])
     answers.check(["The animal didn't cross the street because it was too tired. " * 32])
-    assert time.monotonic() - began < 10
 
 
 def test_texts_within_the_limit_are_read(lens: Lens, checked: Callable[..., object]) -> None:
