@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check bench docs fuzz kills clean
+.PHONY: demo test check bench docs fuzz kills sanitize clean
 
 demo: $(READY)
 	@echo; printf '%s\n' "The animal didn't cross the street because it was too tired." \
@@ -36,6 +36,14 @@ fuzz: $(READY)
 # Training killed so many times, resumed, and compared with an uninterrupted run.
 kills: $(READY)
 	$(BIN)/python -m fuzz.kills --kills $(N)
+
+# The native operators built with address and undefined-behaviour sanitizers, under the kernel tests.
+SANITIZERS = -fsanitize=address,undefined -fno-sanitize-recover=undefined -O1 -g
+sanitize: $(READY)
+	XDG_CACHE_HOME=$$(mktemp -d) CXX="g++ $(SANITIZERS)" ASAN_OPTIONS=detect_leaks=0 \
+	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
+	  $(BIN)/python -m pytest -q -p no:cacheprovider tests/native/test_operators.py \
+	  tests/nn/test_stepping.py tests/attention/test_extremes.py tests/attention/test_onnx.py
 
 # Runs every page of the docs and writes its outputs and pictures anew.
 docs: $(READY)

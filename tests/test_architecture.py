@@ -15,6 +15,7 @@ MAY_IMPORT = {
     "memory": set(),
     "native": set(),
     "attention": {"errors", "files", "native"},
+    "hf": {"attention"},
     "nn": {"errors", "files", "native", "attention"},
     "text": {"errors", "files", "attention"},
     "vectors": {"errors", "files", "attention"},

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Rotary,
         Scaled,
         Sinusoidal,
+        Softcap,
         attend,
         causal,
         dense,
@@ -47,8 +48,8 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "attention": (
-        "ALiBi Additive Bilinear Learned Look RelativeBias Rotary Scaled Sinusoidal attend causal "
-        "dense keys look padding prefix scaled_dot_product_attention segments steps window"
+        "ALiBi Additive Bilinear Learned Look RelativeBias Rotary Scaled Sinusoidal Softcap attend "
+        "causal dense keys look padding prefix scaled_dot_product_attention segments steps window"
     ),
     "errors": (
         "DtypeError FileError MemoryLimitError OptionError RegardError ShapeError StaleError "
@@ -93,6 +94,7 @@ __all__ = [
     "Scaled",
     "ShapeError",
     "Sinusoidal",
+    "Softcap",
     "StaleError",
     "Translator",
     "Vectors",

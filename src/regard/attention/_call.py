@@ -48,6 +48,8 @@ class Call:
     """The rank that the result has for the user."""
     caller: str = "attend"
     """Which function was called, for the errors."""
+    sink: Float[Tensor, "h"] | None = None
+    """A further score per head that takes its share of the weights and has no value."""
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -84,6 +86,7 @@ class Call:
             or (isinstance(self.bias, Tensor) and self.bias.requires_grad)
             or not isinstance(self.bias, Tensor | None)
             or not isinstance(self.score, DotScore | Softcap)
+            or (self.sink is not None and self.sink.requires_grad)
         )
 
     @property
@@ -105,7 +108,8 @@ class Call:
         """The call cut off from the autograd graph."""
         bias = self.bias.detach() if isinstance(self.bias, Tensor) else self.bias
         q, k, v = self.q.detach(), self.k.detach(), self.v.detach()
-        return dataclasses.replace(self, q=q, k=k, v=v, bias=bias)
+        sink = None if self.sink is None else self.sink.detach()
+        return dataclasses.replace(self, q=q, k=k, v=v, bias=bias, sink=sink)
 
     def take(self, entries: slice) -> Call:
         """The call of these batch entries."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, ClassVar, NamedTuple
 
@@ -177,6 +178,16 @@ class Causal(Mask):
     def spans(self, q: int, k: int, device: Device = None) -> Spans:
         return Spans(high=0 if self.from_start else k - q)
 
+    def at(self, offsets: Tensor | Sequence[int]) -> Band:
+        """The same where the first query of batch entry b stands at position ``offsets[b]``.
+
+        For caches of a fixed length, whose entries are filled to different lengths.
+
+        >>> print(Causal().at([1]).tensor(2, 4).int().tolist())
+        [[[[1, 1, 0, 0], [1, 1, 1, 0]]]]
+        """
+        return Band(checked_whole(offsets, "causal.at"), -1, 0)
+
     def __repr__(self) -> str:
         return "causal, from the start" if self.from_start else "causal"
 
@@ -202,6 +213,10 @@ class Window(Mask):
 
     def spans(self, q: int, k: int, device: Device = None) -> Spans:
         return Spans(k - q - self.before, k - q + self.after)
+
+    def at(self, offsets: Tensor | Sequence[int]) -> Band:
+        """The same where the first query of batch entry b stands at position ``offsets[b]``."""
+        return Band(checked_whole(offsets, "window.at"), self.before, self.after)
 
     def __repr__(self) -> str:
         if self.before == self.after:
@@ -231,12 +246,12 @@ class Prefix(Mask):
 
 
 class _Held(Mask):
-    """A mask that holds one tensor, its only field, with batch axes before its `own` axes."""
+    """A mask that holds one tensor, its first field, with batch axes before its `own` axes."""
 
     own: ClassVar[int]
 
     def canonical(self, lead: tuple[int, ...], heads: int, rank: int, caller: str) -> Mask:
-        (field,) = fields(self)  # type: ignore[arg-type]
+        field, *_ = fields(self)  # type: ignore[arg-type]
         return self._flat(getattr(self, field.name), lead, caller)
 
     def _flat(self, tensor: Tensor, lead: tuple[int, ...], caller: str) -> Mask:
@@ -246,7 +261,7 @@ class _Held(Mask):
         if not batch:
             return self
         if prod(batch) == 1:
-            return type(self)(tensor.reshape(1, *own))  # type: ignore[call-arg]
+            return self._with(tensor.reshape(1, *own))
         try:
             flat = tensor.expand(*lead, *own).reshape(prod(lead), *own)
         except RuntimeError:
@@ -254,14 +269,62 @@ class _Held(Mask):
                 f"{caller}: mask {self!r} has batch axes {tuple(batch)}, but the call has {lead}; "
                 "they must be equal or 1"
             ) from None
-        return type(self)(flat)  # type: ignore[call-arg]
+        return self._with(flat)
+
+    def _with(self, tensor: Tensor) -> Mask:
+        """The same mask, holding another tensor."""
+        first, *_ = fields(self)  # type: ignore[arg-type]
+        return replace(self, **{first.name: tensor})  # type: ignore[type-var]
 
     def take(self, entries: slice) -> Mask:
-        (field,) = fields(self)  # type: ignore[arg-type]
+        field, *_ = fields(self)  # type: ignore[arg-type]
         tensor = getattr(self, field.name)
         if tensor.dim() == self.own or tensor.shape[0] == 1:
             return self
-        return type(self)(tensor[entries])  # type: ignore[call-arg]
+        return self._with(tensor[entries])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Band(_Held):
+    """Keys near the query's position, which is ``offsets[b] + i`` for query i of batch entry b."""
+
+    offsets: Int[Tensor, "*batch"]
+    before: int
+    """How many positions before its own a query sees; -1: all."""
+    after: int
+    own = 0
+
+    def _edges(self, rows: slice, device: Device) -> tuple[Tensor, Tensor]:
+        """The first key that each query sees, and one past the last, ``(…, 1, rows, 1)``."""
+        places = torch.arange(rows.start, rows.stop, device=device).unsqueeze(1)
+        places = places + self.offsets.to(places.device)[..., None, None, None]
+        first = places - self.before if self.before >= 0 else torch.zeros_like(places)
+        return first, places + self.after + 1
+
+    def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
+        first, last = self._edges(rows, device)
+        keys = torch.arange(cols.start, cols.stop, device=device)
+        return (keys >= first) & (keys < last)
+
+    def cover(self, rows: Edges, cols: Edges, q: int, k: int) -> Cover:
+        if self.offsets.numel() == 0:
+            return np.full((len(rows) - 1, len(cols) - 1), ALL, np.int8)
+        low, high = (int(x) for x in torch.aminmax(self.offsets))
+        before = FAR if self.before < 0 else self.before
+        top, bottom = rows[:-1][:, None], rows[1:][:, None] - 1
+        left, right = cols[:-1], cols[1:] - 1
+        return _grade(
+            (left >= bottom + high - before) & (right <= top + low + self.after),
+            (right < top + low - before) | (left > bottom + high + self.after),
+        )
+
+    def spans(self, q: int, k: int, device: Device = None) -> Spans:
+        first, last = (x.reshape(-1, 1, q, 1) for x in self._edges(slice(0, q), device))
+        return Spans(first=first, last=last)
+
+    def __repr__(self) -> str:
+        name = "causal" if self.before < 0 else repr(Window(self.before, self.after))
+        return f"{name}.at({_listed(self.offsets)})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -538,6 +601,14 @@ def as_mask(mask: Mask | Tensor, caller: str) -> Mask:
         f"{caller}: mask is {type(mask).__name__}, expected a mask such as causal or window(3), "
         "or a bool tensor (…,q,k)"
     )
+
+
+def checked_whole(numbers: Tensor | Sequence[int], caller: str) -> Tensor:
+    """The numbers as a tensor, if they are whole."""
+    found = torch.as_tensor(numbers)
+    if found.is_floating_point() or found.is_complex() or found.dtype == torch.bool:
+        raise DtypeError(f"{caller}: offsets are {found.dtype}, expected whole numbers")
+    return found
 
 
 def checked_bool(seen: Tensor, caller: str, least: int) -> Tensor:

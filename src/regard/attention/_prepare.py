@@ -22,6 +22,7 @@ from regard.attention.scores import (
 )
 from regard.errors import DtypeError, OptionError, ShapeError, shape
 
+FLOAT = torch.float32
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 Given = tuple[Tensor, Tensor, Tensor]
@@ -37,6 +38,7 @@ def prepare(
     bias: Tensor | Bias | None,
     score: str | Score,
     dropout: float,
+    sink: Tensor | None = None,
 ) -> Call:
     """The checked call, or an error that says what does not fit and what to do."""
     if (
@@ -49,6 +51,7 @@ def prepare(
         and _alike(q, v)
         and (score == "scaled_dot" or type(score) is Scaled)
         and dropout == 0.0
+        and sink is None
         and not autocasts(q.device)
     ):  # the commonest calls of all, by the shortest way
         dot = score if isinstance(score, Scaled) else NAMED["scaled_dot"]
@@ -79,7 +82,22 @@ def prepare(
         bias = _canonical_bias(caller, bias, lead, rank, sizes)
         if isinstance(bias, Tensor) and bias.device != q.device:
             raise DtypeError(f"{caller}: bias is on {bias.device}, q on {q.device}; move it to q's")
-    return Call(q4, k4, v4, how, mask, bias, dropout, lead, rank, caller)
+    if sink is not None:
+        sink = _checked_sink(caller, sink, heads, q.device).to(torch.promote_types(q.dtype, FLOAT))
+    return Call(q4, k4, v4, how, mask, bias, dropout, lead, rank, caller, sink)
+
+
+def _checked_sink(caller: str, sink: Tensor, heads: int, device: torch.device) -> Tensor:
+    if not isinstance(sink, Tensor) or not sink.is_floating_point():
+        kind = sink.dtype if isinstance(sink, Tensor) else type(sink).__name__
+        raise DtypeError(
+            f"{caller}: sink is {kind}, expected a floating tensor (h), a score per head"
+        )
+    if sink.shape != (heads,):
+        raise ShapeError(f"{caller}: sink has shape {shape(sink)}, expected (h) = ({heads})")
+    if sink.device != device:
+        raise DtypeError(f"{caller}: sink is on {sink.device}, q on {device}; move it to q's")
+    return sink
 
 
 def _alike(x: Tensor, y: object) -> bool:

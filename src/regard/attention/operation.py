@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -30,6 +31,7 @@ def attend(
     bias: Tensor | Bias | None = None,
     score: str | Score = "scaled_dot",
     dropout: float = 0.0,
+    sink: Tensor | None = None,
     kernel: str = "auto",
 ) -> Float[Tensor, "*bh q e"]:
     """For each query, the average of the values, weighted by how well the keys answer it.
@@ -45,6 +47,8 @@ def attend(
         bias: added to the scores; a tensor likewise, or `ALiBi`, `RelativeBias`.
         score: how a query is compared with a key, see `regard.attention.scores`.
         dropout: how often a weight is set to 0 (and the others raised in turn).
+        sink: a further score per head ``(h)`` that takes its share of the softmax and adds
+            nothing to the output (Agarwal et al., gpt-oss, 2025; Xiao et al. 2024).
         kernel: ``"auto"``, or one of ``"native"``, ``"fused"``, ``"plain"``, ``"blocked"`` and
             ``"reference"``, which then runs or raises. Masked places must hold finite numbers.
 
@@ -59,7 +63,7 @@ def attend(
 
     Vaswani et al., "Attention Is All You Need", 2017.
     """
-    call = prepare("attend", q, k, v, mask, bias, score, dropout)
+    call = prepare("attend", q, k, v, mask, bias, score, dropout, sink)
     return call.restore(_run(call, kernel, logsumexp=False)[0])
 
 
@@ -72,6 +76,7 @@ def look(
     bias: Tensor | Bias | None = None,
     score: str | Score = "scaled_dot",
     dropout: float = 0.0,
+    sink: Tensor | None = None,
     kernel: str = "auto",
 ) -> Look:
     """What `attend` returns for the same arguments, bit for bit, with its weights on demand.
@@ -81,7 +86,7 @@ def look(
     >>> look(x, x, x, score="dot").weights(queries=[2])
     tensor([[0.2119, 0.2119, 0.5761]])
     """
-    call = prepare("look", q, k, v, mask, bias, score, dropout)
+    call = prepare("look", q, k, v, mask, bias, score, dropout, sink)
     output, logsumexp = _run(call, kernel, logsumexp=True)
     return Look(call.detached(), output, logsumexp)
 
@@ -95,6 +100,7 @@ def which(
     bias: Tensor | Bias | None = None,
     score: str | Score = "scaled_dot",
     dropout: float = 0.0,
+    sink: Tensor | None = None,
 ) -> str:
     """The kernel that `attend` runs for these arguments, and why no faster one does.
 
@@ -103,7 +109,7 @@ def which(
     >>> which(x, x, x, score="cosine", mask=torch.ones(1024, 1024, dtype=torch.bool)).split()[0]
     'native'
     """
-    call = prepare("which", q, k, v, mask, bias, score, dropout)
+    call = prepare("which", q, k, v, mask, bias, score, dropout, sink)
     with exactly(call.q.device):
         name, reasons = choose(call)
     return "; ".join([name, *reasons])
@@ -164,4 +170,10 @@ def _run(call: Call, kernel: str, logsumexp: bool) -> Result:
 
 def _compute(call: Call, kernel: str, logsumexp: bool) -> Result:
     with exactly(call.q.device):
-        return select(call, kernel).run(call, logsumexp)
+        if call.sink is None:
+            return select(call, kernel).run(call, logsumexp)
+        output, sums = select(call, kernel).run(call, True)
+        assert sums is not None
+        sink = call.sink.unsqueeze(-1)
+        share = torch.sigmoid(sums - sink).unsqueeze(-1)
+        return (output * share).to(output.dtype), torch.logaddexp(sums, sink.to(sums.dtype))

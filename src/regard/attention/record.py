@@ -229,7 +229,8 @@ class Look:
         if found is not None:
             return self._call.restore(found.entropy)
         call = self._call.reduced()
-        if call.factor is not None and call.bias is None and self._shift is None:
+        plain = call.bias is None and call.sink is None
+        if call.factor is not None and plain and self._shift is None:
             q, k = call.q.to(call.work), call.k.to(call.work)
             again = dataclasses.replace(call, q=q, k=k, v=k, dropout=0.0)
             mean_key, _ = select(again, "auto").run(again, logsumexp=False)
@@ -278,12 +279,14 @@ class Look:
                 for span in spans:
                     part = call.span(rows, span).logsumexp(-1)
                     total[:, :, rows] = torch.logaddexp(total[:, :, rows], part)
+            if call.sink is not None:
+                total = torch.logaddexp(total, call.sink.unsqueeze(-1))
             self._logsumexp = total
         return self._logsumexp
 
     def _statistics(self, count: int) -> native.Statistics | None:
         """Of every row, from native code if that can do the call; kept until more is asked for."""
-        if native.supports(self._call) is not None:
+        if self._call.sink is not None or native.supports(self._call) is not None:
             return None
         if self._found is None or self._found.scores.shape[-1] < count:
             self._found = native.statistics(self._call, count)
@@ -310,6 +313,9 @@ class Look:
                     found = call.span(rows, span).amax(-1)
                     highest[:, :, rows] = torch.maximum(highest[:, :, rows], found)
             total = torch.zeros_like(self._lse)
+            if call.sink is not None:
+                highest = torch.maximum(highest, call.sink.unsqueeze(-1))
+                total += torch.exp(call.sink.unsqueeze(-1) - highest)
             for rows, spans in self._blocks(call):
                 for span in spans:
                     less = call.span(rows, span) - _norm(highest[:, :, rows])
@@ -358,7 +364,11 @@ class Look:
     def _softmax(self, what: str, queries: Which, heads: Which, limit: int) -> Tensor:
         scores = self._rows(what, self._call, queries, heads, limit)
         nothing = (scores == -torch.inf).all(-1, keepdim=True)
-        return torch.softmax(scores, -1).masked_fill_(nothing, 0.0)
+        weights = torch.softmax(scores, -1).masked_fill_(nothing, 0.0)
+        if self._call.sink is None:
+            return weights
+        sink = self._call.sink[_indices(heads, len(self._call.sink), "heads"), None, None]
+        return weights * torch.sigmoid(scores.logsumexp(-1, keepdim=True) - sink)
 
 
 def _versions(call: Call) -> list[int]:

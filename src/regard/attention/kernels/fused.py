@@ -64,6 +64,8 @@ def supports(call: Call) -> str | None:
         return f"the bias would be rounded from {call.bias.dtype} to {call.v.dtype}"
     if isinstance(call.bias, Tensor) and call.bias.requires_grad and torch.is_grad_enabled():
         return "it gives no gradient to the bias"
+    if call.sink is not None and call.needs_grad:
+        return "its log-sum-exp has no gradient, which a sink needs"
     causal, rest = _without_causal(call)
     if not all(_written(part) for part in rest):
         return f"the mask {call.mask!r} would have to be written out, queries × keys"
