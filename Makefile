@@ -6,10 +6,9 @@ READY := .venv/.ready
 .PHONY: demo test check bench docs fuzz kills sanitize clean
 
 demo: $(READY)
-	@echo; printf '%s\n' "The animal didn't cross the street because it was too tired." \
-	  "The animal didn't cross the street because it was too wide." | $(BIN)/regard translate
-	@echo; $(BIN)/regard explain --word it --top 6 \
+	@echo; $(BIN)/regard why --word es --html it.html \
 	  "The animal didn't cross the street because it was too tired."
+	@printf '\n%s\n' "it.html: the same in the browser, with links to cut; regard serve: your own sentences."
 
 test: $(READY)
 	$(BIN)/python -m pytest -n 2

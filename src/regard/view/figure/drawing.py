@@ -14,8 +14,8 @@ from regard.view.picture import Picture
 WIDTH = 1000
 INSET = 28
 """Between the edge of the card and what stands in it."""
-REACH = 132
-"""Height of the ribbons."""
+REACH, SHORT = 132, 88
+"""Height of the ribbons, in the whole figure and alone."""
 THICK = 8
 """Width of a ribbon of weight 1."""
 LEFT = 400
@@ -52,7 +52,7 @@ def links(found: Finding, selected: int, *, cut: bool, title: Sequence[Span]) ->
     told = list(title) or (read.cut_headline if cut else read.headline)
     head, high = paragraph(told, 0, 10, WIDTH, size=15)
     body, tall = _links(found, selected, cut, WIDTH, labels=False)
-    return _picture(found, told, head + moved(body, 0, high + 6), high + 6 + tall)
+    return _picture(found, told, head + moved(body, 0, high + 10), high + 10 + tall)
 
 
 def _picture(found: Finding, told: Sequence[Span], body: str, height: Number) -> Picture:
@@ -77,7 +77,8 @@ def _links(
     pitch = size * 1.75
     top = (22 if labels else 0) + pitch / 2
     rows = max(one.line for one in above) + 1
-    bottom = top + (rows - 1) * pitch + pitch / 2 + REACH + pitch / 2
+    reach = REACH if labels else SHORT
+    bottom = top + rows * pitch + reach
     plainly = "over" if labels and rows > 1 else ""
     at = {shown[one.number]: one for one in above if one.number >= 0}
     to = {one.number: one for one in below if one.number >= 0}
@@ -87,13 +88,27 @@ def _links(
     for i, one in at.items():
         role = plainly if i != selected else "gone" if cut else "hit"
         marks.append(_word(one, top + one.line * pitch, size, role))
-    marks += _written(found, read, below, cut, bottom, pitch, size)
+    marks += _written(found, read, below, cut, bottom, pitch, size, strike=labels)
     marks.append(_pill(read, at[selected], to[found.position], cut, top, bottom, pitch))
     last = bottom + max(one.line for one in below) * pitch + pitch / 2
     if labels:
         marks.append(text(found.labels["reads"], 0, 6, size=12, colour="soft"))
         marks.append(text(found.labels["writes"], 0, last + 12, size=12, colour="soft"))
+    else:
+        x, told = to[found.position].x, _shares(found, read, cut)
+        marks.append(text(told, x, last + 10, size=13, anchor="middle", colour="soft"))
     return "".join(marks), last + 20
+
+
+def _shares(found: Finding, read: Read, cut: bool) -> str:
+    """The probability of the written word; after a cut, also of the one written instead."""
+    if found.kind == "vector":
+        return f"cosine {read.probability if cut else 1:.2f}"
+    told = f"{found.word} {percent(read.probability if cut else found.probability)}"
+    names = [word for word, _ in found.alternatives]
+    if cut and read.flips and read.writes in names:
+        told += f", {read.writes} {percent(read.probabilities[names.index(read.writes)])}"
+    return told
 
 
 def _worth(read: Read) -> Number:
@@ -142,7 +157,9 @@ def _pill(
 ) -> str:
     """The weight, or scissors, in the middle of the ribbon."""
     x1, y1, x2, y2 = _ends(one, other, top, bottom, pitch)
-    x, y = (x1 + x2) / 2, max((y1 + y2) / 2, bottom - pitch / 2 - REACH / 2)
+    x, y = (x1 + x2) / 2, (y1 + y2) / 2
+    if one.line or other.line:  # between the two blocks of text
+        y = max(y, bottom - pitch / 2 - REACH / 2)
     colour = "cut" if cut else "accent"
     box = tag("rect", x=x - 26, y=y - 13, width=52, height=26, rx=13, stroke_width=1.5,
               **boxed("paper", colour))  # fmt: skip
@@ -201,6 +218,8 @@ def _written(
     top: Number,
     pitch: Number,
     size: Number,
+    *,
+    strike: bool,
 ) -> list[str]:
     """The output; after a cut, what was written before stands below each word that changes."""
     marks = []
@@ -211,6 +230,7 @@ def _written(
         changed = cut and one.number >= 0 and read.output[one.number] != found.output[one.number]
         if changed:
             role = "flip"
+        if changed and strike:
             y_old = y + 0.78 * size + 9
             old = plain(found.output[one.number])
             half = text_width(old, 12) / 2
