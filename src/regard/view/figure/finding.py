@@ -266,6 +266,9 @@ def _labels(why: Data) -> dict[str, str]:
     elif kind == "next":
         before = "after the text"
     return {
+        "query": {
+            "choice": f"q, of the first row that {word} is read from", "vector": f"q, of {word}",
+        }.get(kind, f"q, where {word} is written"),
         "reads": "it reads",
         "writes": {
             "translation": "it writes", "next": "it writes next", "choice": "it chooses",

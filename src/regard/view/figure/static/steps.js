@@ -163,7 +163,7 @@ function flow(finding, state, at, key) {
     { class: cut ? "flow cut" : "flow" },
     step(
       "Query and key",
-      note(`q, where ${finding.word} is ${finding.kind === "vector" ? "read" : "written"}`),
+      note(finding.labels.query),
       cells(q, sizes[0]),
       note(`k, of ${key}`),
       cells(k, sizes[0]),
@@ -231,16 +231,17 @@ function outcome(finding, state) {
  * @param {number} own
  */
 function softmax(finding, state, own) {
-  const weights = finding.attention[state.layer][state.head].map((weight, i) => {
+  const { words } = finding.row;
+  const weights = finding.row.weight[state.layer][state.head].map((weight, i) => {
     if (!state.cut) return weight;
-    return i === state.word || own > 1 - 1e-6 ? 0 : weight / (1 - own);
+    return words[i] === state.word || own > 1 - 1e-6 ? 0 : weight / (1 - own);
   });
   const order = weights.map((_, i) => i).sort((a, b) => weights[b] - weights[a]);
   const list = make("span", { class: "mini" });
   for (const i of order.slice(0, SHOWN)) {
     const bar = make("i", {});
     bar.style.width = `${100 * weights[i]}%`;
-    const name = make("span", { dir: "auto" }, bare(finding.reads[i].word));
+    const name = make("span", { dir: "auto" }, bare(finding.reads[words[i]].word));
     list.append(make("span", { title: weights[i].toFixed(4) }, name, make("span", {}, bar)));
   }
   return list;
