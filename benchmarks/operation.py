@@ -1,17 +1,19 @@
 """`attend` and `look` beside what torch offers: ``python benchmarks/operation.py [part …]``.
 
-Parts: shapes, layers, window, look, memory, flex. Every ratio has both sides in the same run.
+Parts: shapes, layers, window, look, memory, flex, alone. Ratios have both sides in the same run.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import timing
 import torch
 from timing import machine, peak_bytes, side_by_side
 from torch.nn.functional import scaled_dot_product_attention as sdpa
@@ -60,6 +62,16 @@ CASES = [
 ]
 
 
+MORE = [
+    Case(32, 8, 64, 64, causal=True),
+    Case(16, 8, 128, 64),
+    Case(8, 8, 256, 64, causal=True),
+    Case(4, 8, 512, 64),
+    Case(2, 8, 1024, 64, causal=True),
+]
+"""What the bars name beside the 20 shapes."""
+
+
 def masks(case: Case) -> tuple[Mask | None, torch.Tensor | None, bool]:
     """The mask of a case for regard; for torch as a tensor, and whether it is its ``is_causal``."""
     mask: Mask | None = causal if case.causal else None
@@ -72,9 +84,18 @@ def masks(case: Case) -> tuple[Mask | None, torch.Tensor | None, bool]:
 
 
 def shapes() -> None:
-    """`attend` against `scaled_dot_product_attention` on 20 shapes."""
-    print("\n| shape | torch, ms | regard, ms | times as fast | kernel |\n|---|---|---|---|---|")
-    for case in CASES:
+    """`attend` against `scaled_dot_product_attention`, with the share of a matrix product's speed.
+
+    Of causal calls, only the half of the products that is needed counts.
+    """
+    x = torch.randn(2048, 2048)
+    peak = 2 * 2048**3 / side_by_side([lambda: x @ x], rounds=5)[0]
+    print(f"\nA product of 2,048 × 2,048 matrices: {peak / 1e9:.0f} GFLOP/s")
+    print(
+        "\n| shape | torch, ms | regard, ms | times as fast | share of products' speed | kernel |"
+    )
+    print("|---|---|---|---|---|---|")
+    for case in CASES + MORE:
         q, k, v = (torch.randn(case.b, case.h, case.n, case.d) for _ in range(3))
         mask, dense, is_causal = masks(case)
         theirs, ours = side_by_side(
@@ -83,18 +104,21 @@ def shapes() -> None:
                 lambda: attend(q, k, v, mask=mask),  # noqa: B023
             ]
         )
-        name = which(q, k, v, mask=mask).split(":")[0]
-        print(f"| {case} | {theirs * 1e3:.3f} | {ours * 1e3:.3f} | {theirs / ours:.2f} | {name} |")
+        name = which(q, k, v, mask=mask).split(";")[0]
+        work = 4 * case.b * case.h * case.n**2 * case.d / (2 if case.causal else 1)
+        share = work / ours / peak
+        times = f"{theirs * 1e3:.3f} | {ours * 1e3:.3f} | {theirs / ours:.2f} | {share:.2f}"
+        print(f"| {case} | {times} | {name} |")
 
 
 def layers() -> None:
-    """The short shapes as a layer has them: all heads of a word in one row of a product."""
+    """The shapes of up to 512 tokens as a layer has them: all heads of a token in one row."""
     print(
         "\n| shape | torch, ms | regard, ms | times as fast | torch, both ways | "
         "regard, both ways | times as fast |\n|---|---|---|---|---|---|---|"
     )
-    for case in CASES:
-        if case.n > 64:
+    for case in CASES + MORE:
+        if case.n > 512:
             continue
         mask, dense, is_causal = masks(case)
         made = torch.randn(case.b, case.n, 3, case.h, case.d)
@@ -234,6 +258,17 @@ def flex() -> None:
     print(f"|---|---|---|---|\n| forwards | {theirs:.4f} | {ours:.4f} | {theirs / ours:.2f} |")
 
 
+def alone() -> None:
+    """The same by the processor time of one thread, which other programs hardly disturb."""
+    timing.clock = time.thread_time
+    torch.set_num_threads(1)
+    print("\nProcessor time of one thread.")
+    shapes()
+    layers()
+    windowed()
+    looking()
+
+
 PARTS = {
     "shapes": shapes,
     "layers": layers,
@@ -241,12 +276,13 @@ PARTS = {
     "look": looking,
     "memory": memory,
     "flex": flex,
+    "alone": alone,
 }
 
 if __name__ == "__main__":
     torch.manual_seed(0)
     torch.set_num_threads(2)
-    wanted = sys.argv[1:] or list(PARTS)
+    wanted = sys.argv[1:] or [part for part in PARTS if part != "alone"]
     if wanted[0] == "peak":
         print(-MEMORY[wanted[1]]() + peak_bytes())
     else:

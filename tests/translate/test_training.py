@@ -77,7 +77,7 @@ def test_a_run_goes_on_bit_for_bit(config: RunConfig, tmp_path: Path, accumulate
     assert [line for line in logs[0] if line[1] > 18] == [line for line in logs[1] if line[1] > 18]
 
 
-def test_that_compiled_code_came_or_went_is_said(
+def test_that_native_code_came_or_went_is_said(
     config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = longer(config, max_steps=4)
@@ -85,8 +85,8 @@ def test_that_compiled_code_came_or_went_is_said(
     (path,) = (out / "checkpoints").glob("*/state.json")
     state = json.loads(path.read_text())
     del state["digest"]
-    for was, said in ((state["compiled"], False), (not state["compiled"], True)):
-        path.write_text(json.dumps({**state, "compiled": was}))
+    for was, said in ((state["native"], False), (not state["native"], True)):
+        path.write_text(json.dumps({**state, "native": was}))
         shutil.copytree(out, tmp_path / str(was))
         train(config, tmp_path / str(was))
         assert ("not the same bit for bit" in capsys.readouterr().err) is said

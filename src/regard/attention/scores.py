@@ -128,8 +128,8 @@ class Softcap:
 
     The scale is 1/√d unless it is given.
 
-    >>> Softcap(2.0)(torch.tensor([[4.0, 0.0]]), torch.tensor([[4.0, 0.0]])).item()
-    2.0
+    >>> Softcap(2.0)(torch.tensor([[3.0]]), torch.tensor([[4.0]]))
+    tensor([[2.0000]])
 
     Bello et al. 2016, section 5.1; Gemma 2, 2024.
     """
