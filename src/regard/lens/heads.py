@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.errors import FileError, OptionError, RegardError
 from regard.lens._numbers import whole
-from regard.lens.adapters.adapter import ModelAdapter, Reading
+from regard.lens.adapters import ModelAdapter, Reading, TranslatorAdapter, speaks
 from regard.lens.explanation import Explanation
 from regard.lens.watching import watch
 from regard.text import read_lines
@@ -210,7 +210,10 @@ def read_questions(path: str | Path) -> Iterator[Question]:
 class HeadScores:
     """How often each head looks from a word at what it refers to, rather than at the others."""
 
-    accuracy: Float[Tensor, "layers heads"]
+    places: dict[str, Float[Tensor, "layers heads"]]
+    """The accuracy of each head, by place: ``"encoder"`` (the only one of a single stack); of a
+    translator also ``"cross"``, from the row that writes the translation of the word to the
+    referent, and ``"decoder"``, from there to the word written for the referent."""
     nearest: float
     """How often the nearest noun before the word, or else behind it, is right: the baseline.
 
@@ -220,16 +223,32 @@ class HeadScores:
     n: int
     layers: tuple[str, ...]
 
-    def best(self, n: int = 5) -> list[tuple[int, int, float]]:
-        """(layer, head, accuracy) of the n best."""
-        heads = self.accuracy.shape[1]
-        order = self.accuracy.flatten().argsort(descending=True, stable=True)[: whole("best: n", n)]
-        return [(int(i) // heads, int(i) % heads, float(self.accuracy.flatten()[i])) for i in order]
+    @property
+    def accuracy(self) -> Float[Tensor, "layers heads"]:
+        """The accuracy of the heads by which the text is read."""
+        return next(iter(self.places.values()))
+
+    def best(self, n: int = 5, place: str | None = None) -> list[tuple[int, int, float]]:
+        """(layer, head, accuracy) of the n best at a place; those that read the text by default."""
+        if place is not None and place not in self.places:
+            raise OptionError(f"best: place={place!r}, expected one of {', '.join(self.places)}")
+        accuracy = self.accuracy if place is None else self.places[place]
+        heads = accuracy.shape[1]
+        order = accuracy.flatten().argsort(descending=True, stable=True)[: whole("best: n", n)]
+        return [(int(i) // heads, int(i) % heads, float(accuracy.flatten()[i])) for i in order]
+
+    def ranked(self, n: int = 10) -> list[tuple[str, int, int, float]]:
+        """(place, layer, head, accuracy) of the n best of all places."""
+        every = [(place, *one) for place in self.places for one in self.best(n, place)]
+        return sorted(every, key=lambda one: -one[3])[:n]
 
     def __str__(self) -> str:
         questions = "1 question" if self.n == 1 else f"{self.n} questions"
-        lines = [f"{questions}; nearest noun: {self.nearest:.1%}", "layer  head  right"]
-        lines += [f"{layer:5}  {head:4}  {right:.1%}" for layer, head, right in self.best(10)]
+        lines = [f"{questions}; nearest noun: {self.nearest:.1%}", "place    layer  head  right"]
+        lines += [
+            f"{place:7}  {layer:5}  {head:4}  {right:.1%}"
+            for place, layer, head, right in self.ranked()
+        ]
         return "\n".join(lines)
 
 
@@ -238,7 +257,7 @@ def score_heads(
     adapter: ModelAdapter, questions: Iterable[object], read: Any, progress: Any
 ) -> HeadScores:
     """The accuracy of every head; see `Lens.score_heads`."""
-    right: Tensor | None = None
+    right: dict[str, Tensor] = {}
     guessed = n = 0
     layers: tuple[str, ...] = ()
     every = [Question.of(one) for one in questions]
@@ -247,25 +266,80 @@ def score_heads(
         chunk = every[start : start + BATCH]
         readings: list[Reading] = [read(one.text) for one in chunk]
         places = [one.places(it.words) for one, it in zip(chunk, readings, strict=True)]
-        spelled = [it.words.tokens_of(at.word) for it, at in zip(readings, places, strict=True)]
-        asked = sorted({token for tokens in spelled for token in tokens})
-        with watch(adapter.model) as seen:
-            adapter.layers(readings)
-        looks = seen.layers()
-        layers = tuple(looks)
-        weights = [look.weights(queries=asked) for look in looks.values()]  # each (b, h, asked, n)
-        for row, (reading, at) in enumerate(zip(readings, places, strict=True)):
-            looking, size = [asked.index(token) for token in spelled[row]], len(reading.ids)
-            given = torch.stack(
-                [reading.words.summed(one[row][:, looking, :size].mean(1)) for one in weights]
-            )
-            rest = [i for i in at.among(reading.words) if i != at.referent]
-            others = given[..., rest].amax(-1) if rest else given.new_zeros(given.shape[:2])
-            hit = (given[..., at.referent] > others).double()
-            right = hit if right is None else right + hit
-            guessed += at.nearest(reading.words, nouns) == at.referent
+        layers, found = _read_scores(adapter, readings, places)
+        hits = {"encoder": found}
+        if adapter.kind == "translator" and all(speaks(adapter, one) for one in readings):
+            hits |= _written_scores(cast(TranslatorAdapter, adapter), readings, places)
+        for place, one in hits.items():
+            right[place] = right[place] + one if place in right else one
+        guessed += sum(
+            at.nearest(it.words, nouns) == at.referent
+            for it, at in zip(readings, places, strict=True)
+        )
         n += len(chunk)
         progress(n)
-    if right is None:
+    if not right:
         raise OptionError("score_heads: there are no questions")
-    return HeadScores(right / n, guessed / n, n, layers)
+    return HeadScores({place: one / n for place, one in right.items()}, guessed / n, n, layers)
+
+
+def _read_scores(
+    adapter: ModelAdapter, readings: Sequence[Reading], places: Sequence[Places]
+) -> tuple[tuple[str, ...], Tensor]:
+    """The modules that read a text, and how often each of their heads is right."""
+    spelled = [it.words.tokens_of(at.word) for it, at in zip(readings, places, strict=True)]
+    asked = sorted({token for tokens in spelled for token in tokens})
+    with watch(adapter.model) as seen:
+        adapter.layers(readings)
+    looks = seen.layers()
+    weights = [look.weights(queries=asked) for look in looks.values()]  # each (b, h, asked, n)
+    hits = []
+    for row, (reading, at) in enumerate(zip(readings, places, strict=True)):
+        looking, size = [asked.index(token) for token in spelled[row]], len(reading.ids)
+        given = [reading.words.summed(one[row][:, looking, :size].mean(1)) for one in weights]
+        hits.append(_hits(torch.stack(given), at, reading.words))
+    return tuple(looks), torch.stack(hits).sum(0)
+
+
+def _written_scores(
+    adapter: TranslatorAdapter, readings: Sequence[Reading], places: Sequence[Places]
+) -> dict[str, Tensor]:
+    """The same for the row that writes the translation of the word, at both other places."""
+    written = adapter.translate_all(readings)
+    with watch(adapter.model) as seen:
+        adapter.teacher_force_all(readings, written)
+    cross = [one for one in seen if seen.kind(one) == "cross"]
+    own = [one for one in seen if seen.kind(one) == "self" and not adapter.is_encoder(one)]
+    to_source, back = (
+        torch.stack([seen[one].weights() for one in names], 1) for names in (cross, own)
+    )  # (b, layers, h, t, keys)
+    aligned = to_source.mean((1, 2))
+    hits: dict[str, list[Tensor]] = {"cross": [], "decoder": []}
+    for row, (reading, at) in enumerate(zip(readings, places, strict=True)):
+        words, size = reading.words, len(reading.ids)
+        looking = words.summed(aligned[row, : len(written[row]), :size])  # (t, units)
+        looking = looking * torch.tensor(words.is_word)
+        looking = looking / looking.sum(1, keepdim=True).clamp(min=1e-9)
+        step = _step(adapter.target_words(written[row]), looking[:, at.word])
+        hits["cross"].append(_hits(words.summed(to_source[row, :, :, step, :size]), at, words))
+        read = looking.argmax(0) + 1  # where the word written for each source word is read
+        given = back[row, :, :, step][..., read].masked_fill(read > step, 0.0)
+        hits["decoder"].append(_hits(given, at, words))
+    return {place: torch.stack(found).sum(0) for place, found in hits.items()}
+
+
+def _step(target: Words, looking: Tensor) -> int:
+    """The step that writes the translation of a word, by how much each step looks at it.
+
+    A comma before a clause looks at its pronoun as well, so steps that write punctuation are not
+    meant.
+    """
+    spelled = [any(map(str.isalnum, target.names[i])) for i in target.places[1:]]
+    return int((looking * torch.tensor(spelled)).argmax()) if len(looking) else 0
+
+
+def _hits(given: Tensor, at: Places, words: Words) -> Tensor:
+    """1.0 for the heads that give the referent more than any other, ``(layers, heads)``."""
+    rest = [i for i in at.among(words) if i != at.referent]
+    others = given[..., rest].amax(-1) if rest else given.new_zeros(given.shape[:2])
+    return (given[..., at.referent] > others).double()

@@ -124,6 +124,14 @@ class TranslatorAdapter(ModelAdapter, Protocol):
     def next_logits(self, memory: Tensor, prefix: Tensor) -> Tensor:
         """The logits after the last token, ``(rows, vocabulary)``."""
 
+    def translate_all(self, readings: Sequence[Reading]) -> list[list[int]]:
+        """The translations of texts, as tokens."""
+
+    def teacher_force_all(
+        self, readings: Sequence[Reading], written: Sequence[Sequence[int]]
+    ) -> None:
+        """Runs the model over texts and their translations, padded into one batch."""
+
     def is_encoder(self, module: str) -> bool:
         """Whether a module is part of the encoder."""
 

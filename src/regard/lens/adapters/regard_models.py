@@ -52,6 +52,18 @@ class RegardTranslator:
     def encode_target(self, text: str) -> list[int]:
         return self.tokenizer.encode(text)
 
+    def translate_all(self, readings: Sequence[Reading]) -> list[list[int]]:
+        found = search(self.model, [one.ids[:-1] for one in readings], Beam(BEAM))
+        return [list(one[0].tokens) for one in found]
+
+    def teacher_force_all(
+        self, readings: Sequence[Reading], written: Sequence[Sequence[int]]
+    ) -> None:
+        device = self.model.output.device
+        source, lengths = padded([one.ids for one in readings])
+        target, _ = padded([[self.start, *one] for one in written])
+        self.model(source.to(device), target.to(device), source_mask=padding(lengths))
+
     def is_encoder(self, module: str) -> bool:
         return module.startswith("encoder.")
 

@@ -90,6 +90,22 @@ class TransformersModel(Unaligned):
         """The logits after the last."""
         return self.step_logits(memory, prefix)[:, -1]
 
+    def translate_all(self, readings: Sequence[Reading]) -> list[list[int]]:
+        return [self.generate(one, self.encode(one))[0] for one in readings]
+
+    def teacher_force_all(
+        self, readings: Sequence[Reading], written: Sequence[Sequence[int]]
+    ) -> None:
+        ids, lengths = padded([one.ids for one in readings])
+        target, _ = padded([[self.start, *one] for one in written])
+        there = torch.arange(ids.shape[1]) < lengths[:, None]
+        self.model(
+            input_ids=ids.to(self.device),
+            attention_mask=there.long().to(self.device),
+            decoder_input_ids=target.to(self.device),
+            use_cache=False,
+        )
+
     def is_encoder(self, module: str) -> bool:
         own = {id(one) for one in self._reader.modules()}
         return id(self.model.get_submodule(module.partition(":")[0])) in own
