@@ -1,19 +1,21 @@
 """Knockout: links are cut, one at a time, and what changes is measured.
 
 In a translator a word looks at others twice: where it is read, and again where its translation is
-written. What the model says is asked with the link cut in both places.
+written. What the model writes is asked with the link cut in both places.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
 
-from regard.lens.adapters.adapter import ModelAdapter, Reading
+from regard.lens.adapters import TranslatorAdapter
+from regard.lens.analysis import Analysis
 from regard.lens.cutting import Cut, cut
 
 Progress = Callable[[int, int], object]
@@ -39,19 +41,18 @@ class Changes:
     vector: Tensor
     """How far the word moved, as a share of its vector's length."""
     said: Tensor | None
-    """How much less likely it got what the model says, in natural logarithms; below 0: likelier."""
+    """The loss of log-probability of what the model writes; below 0: a gain."""
 
 
 @torch.no_grad()
 def knock(
-    adapter: ModelAdapter,
-    reading: Reading,
+    analysis: Analysis,
     links: Sequence[Link],
     said: Sequence[int] | None = None,
     progress: Progress = lambda done, of: None,
 ) -> Changes:
     """The changes when each link is cut by itself, many at once: each in its own row of a batch."""
-    whole = adapter.layers([reading])[-1]
+    adapter, reading, whole = analysis.adapter, analysis.reading, analysis.vectors[-1]
     likely = None if said is None else adapter.log_probability(whole, said)
     moved, unsaid = [], []
     for part in _parts(links, len(reading.ids)):
@@ -64,7 +65,7 @@ def knock(
                 torch.linalg.vector_norm(after - before) / torch.linalg.vector_norm(before)
             )
         if likely is not None and said is not None:
-            blind = _blind(adapter, reading, part, said)
+            blind = _blind(analysis, part)
             with cut(adapter.model, blind) if blind else nullcontext():
                 unsaid.append(likely - adapter.log_probability(last, said))
         progress(len(moved), len(links))
@@ -75,67 +76,74 @@ def knock(
 
 
 @torch.no_grad()
-def say_without(
-    adapter: ModelAdapter, reading: Reading, links: Sequence[Link], said: Sequence[int]
-) -> list[list[int]]:
-    """What the model says, instead of what it `said`, when each link is cut by itself."""
+def say_without(analysis: Analysis, links: Sequence[Link]) -> list[list[int]]:
+    """What the model writes instead when each link is cut by itself."""
+    adapter, reading = analysis.adapter, analysis.reading
     found: list[list[int]] = []
     for part in _parts(links, len(reading.ids) * 8):  # writing takes more than reading
         with cut(adapter.model, _cuts(part)):
             last = adapter.layers([reading] * len(part))[-1]
         for vectors, instead, link in zip(last, adapter.generate(reading, last), part, strict=True):
-            found.append(_or_blindly(adapter, reading, vectors, instead, said, [link]))
+            found.append(_or_rewritten(analysis, vectors, instead, [link]))
     return found
 
 
 @torch.no_grad()
-def say_without_all(
-    adapter: ModelAdapter,
-    reading: Reading,
-    links: Sequence[Link],
-    last: Tensor,
-    said: Sequence[int],
-) -> list[int]:
+def say_without_all(analysis: Analysis, links: Sequence[Link], last: Tensor) -> list[int]:
     """The same when all links are cut together; `last` ``(1, n, width)`` was read without them."""
-    instead = adapter.generate(reading, last)[0]
-    return _or_blindly(adapter, reading, last[0], instead, said, links)
+    instead = analysis.adapter.generate(analysis.reading, last)[0]
+    return _or_rewritten(analysis, last[0], instead, links)
 
 
-def _or_blindly(
-    adapter: ModelAdapter,
-    reading: Reading,
-    last: Tensor,
-    instead: list[int],
-    said: Sequence[int],
-    links: Sequence[Link],
+def _or_rewritten(
+    analysis: Analysis, last: Tensor, instead: list[int], links: Sequence[Link]
 ) -> list[int]:
-    """What is said instead; if it is the same, what is said without looking while writing."""
-    if instead != list(said):
+    """What is written instead; if the same, what is written with the link cut there as well."""
+    if instead != analysis.written or analysis.adapter.kind != "translator":
         return instead
     hidden: dict[int, set[int]] = {}
     for link in links:
-        for place in adapter.written_for(reading, said, link.looks):
-            hidden.setdefault(place, set()).update(link.at)
+        for step in analysis.steps_for(link.looks):
+            hidden.setdefault(step, set()).update(link.at)
     if not hidden:
         return instead
-    tokens = {place: sorted(keys) for place, keys in hidden.items()}
-    return adapter.generate_without(last.unsqueeze(0), said, tokens)
+    cuts = {step: Cut(step, sorted(keys), kind="cross") for step, keys in hidden.items()}
+    return _rewritten(analysis, last.unsqueeze(0), cuts)
 
 
-def _blind(
-    adapter: ModelAdapter, reading: Reading, links: Sequence[Link], said: Sequence[int]
-) -> list[Cut]:
+def _rewritten(analysis: Analysis, memory: Tensor, cuts: Mapping[int, Cut]) -> list[int]:
+    """What is written, greedily, from the first step on at which a cut changes the choice."""
+    adapter, said = cast(TranslatorAdapter, analysis.adapter), analysis.written or []
+
+    def next_token(told: Sequence[int]) -> int:
+        prefix = torch.tensor([[adapter.start, *told]], device=memory.device)
+        with cut(adapter.model, [one for step, one in cuts.items() if step <= len(told)]):
+            return int(adapter.next_logits(memory, prefix).argmax())
+
+    kept = next((i for i in sorted(cuts) if next_token(said[:i]) != said[i]), None)
+    if kept is None:
+        return list(said)
+    told = list(said[:kept])
+    while len(told) < adapter.longest_output(memory):
+        token = next_token(told)
+        if token == adapter.end:
+            break
+        told.append(token)
+    return told
+
+
+def _blind(analysis: Analysis, links: Sequence[Link]) -> list[Cut]:
     """The links where the translation of the word is written, each in its own row.
 
-    In all layers and heads, for those of the decoder are others than those that a link may name.
+    In all layers and heads: those of the decoder are others than those that a link may name.
     """
-    places = {
-        looks: adapter.written_for(reading, said, looks) for looks in {one.looks for one in links}
-    }
+    if analysis.adapter.kind != "translator":
+        return []
+    steps = {looks: analysis.steps_for(looks) for looks in {one.looks for one in links}}
     return [
-        Cut(tuple(places[link.looks]), link.at, row=row, kind="cross")
+        Cut(tuple(steps[link.looks]), link.at, row=row, kind="cross")
         for row, link in enumerate(links)
-        if places[link.looks]
+        if steps[link.looks]
     ]
 
 

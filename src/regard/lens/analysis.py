@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import cast
 
@@ -26,7 +27,7 @@ from regard.lens.predictions.stack import (
     choose_next,
 )
 from regard.lens.predictions.translation import choose
-from regard.lens.watching import Seen, watch
+from regard.lens.watching import watch
 
 
 class Analysis:
@@ -68,6 +69,12 @@ class Analysis:
         return self._read[2]
 
     @cached_property
+    def weights_read(self) -> int:
+        """The number of weights that take part in reading a token, embeddings aside."""
+        tables = {id(p) for one in self.adapter.embeddings for p in one.parameters()}
+        return sum(p.numel() for p in self.adapter.model.parameters() if id(p) not in tables)
+
+    @cached_property
     def written(self) -> list[int] | None:
         """What the model writes, as tokens: a translation, or the next token; None if nothing."""
         if not speaks(self.adapter, self.reading):
@@ -86,20 +93,17 @@ class Analysis:
                 f"at most {self.adapter.longest:,}; give it a sentence at a time"
             )
         adapter = cast(TranslatorAdapter, self.adapter)
-        return Translated(adapter, self.reading, self.written or [])
+        return Translated(adapter, self.reading, self.vectors[-1], self.written or [])
 
-    @cached_property
-    def seen(self) -> Seen:
-        """Encoder, decoder and the attention between them, as the translation is written."""
-        with torch.no_grad(), watch(self.adapter.model) as seen:
-            self.adapter.teacher_force(self.reading, self.translated.tokens)
-        return seen
+    def steps_for(self, tokens: Sequence[int]) -> list[int]:
+        """The steps that write the translation of a word, given by its tokens."""
+        return self.translated.steps_for(self.reading.words.places[tokens[0]])
 
     def prediction(self, word: str | int | None, instead: str | None) -> Prediction:
         """The choice of one word, and the alternative that it is compared with."""
         adapter, reading = self.adapter, self.reading
         if adapter.kind == "translator":
-            return choose(self.translated, self.vectors[-1], word, instead)
+            return choose(self.translated, word, instead)
         stack = cast(StackAdapter, adapter)
         if adapter.kind == "masked":
             return choose_masked(stack, reading, word, instead)

@@ -3,117 +3,129 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from regard.lens._numbers import whole
 from regard.lens.ablation import Link, Progress, knock, say_without
-from regard.lens.adapters.adapter import ModelAdapter, Reading, speaks
+from regard.lens.adapters import StackAdapter
+from regard.lens.analysis import Analysis
 from regard.lens.explanation import Effect, Explanation, shared
-from regard.lens.measures import Feeds, foremost, measure
-from regard.lens.watching import watch
+from regard.lens.measures import foremost, measure
+from regard.lens.predictions.stack import VectorPrediction
+from regard.lens.verification import step_links
 
 MOST = 64
 """Links of a word that are cut, at most, if nothing else is said."""
-SINGLE = 40_000
-"""Tokens that are read, at most, to cut links in single heads."""
+WORK = 4e10
+"""Weights × tokens that are computed, at most, to cut links in single heads one by one."""
+VERIFIED = 32
+"""Links in single heads that are cut where the others are estimated."""
 TRIED = 3
-"""Links that are cut to see what the model says then."""
+"""Links that are cut to see what the model writes then."""
 
 
+@torch.no_grad()
 def explained(
-    adapter: ModelAdapter,
-    reading: Reading,
+    analysis: Analysis,
     word: int,
     most: int,
-    also: Sequence[int] = (),
+    only: Sequence[int] | None = None,
     progress: Progress = lambda done, of: None,
 ) -> Explanation:
     """The explanation of a word, given by its number; see `Lens.explain`.
 
-    The links to the words in `also` are cut in any case.
+    `only` these words' links are cut, if it is given.
     """
+    adapter, reading = analysis.adapter, analysis.reading
     most, words = whole("explain: most", most), reading.words
     here = tuple(words.tokens_of(word))
-    with watch(adapter.model) as seen, Feeds(adapter.model) as feeds:
-        last = adapter.layers([reading])[-1]
-    looks = seen.layers()
-    found = measure(looks, feeds.outputs(looks), words, here)
-    said = adapter.generate(reading, last)[0] if speaks(adapter, reading) else None
+    found = measure(analysis.looks, analysis.outputs, words, here)
+    said = analysis.written
     ranked = [found.attention.mean((0, 1)), found.norm_of_layers.mean(0), found.rollout]
-    tried = sorted({*foremost(ranked, range(len(words)), most), *also})
+    tried = sorted(foremost(ranked, range(len(words)), most) if only is None else only)
     links = {i: Link(here, tuple(words.tokens_of(i))) for i in tried}
-    changes = knock(adapter, reading, list(links.values()), said, progress)
+    changes = knock(analysis, list(links.values()), said, progress)
     there = {i: link for i, link in links.items() if found.attention[..., i].max() > 0}
     probability = None if changes.said is None else _spread(changes.said, links, len(words))
+    told = analysis.translated if adapter.translates and said is not None else None
     return Explanation(
         words=words,
         word=word,
-        layers=tuple(looks),
+        layers=tuple(analysis.looks),
         attention=found.attention,
         norm=found.norm,
         norm_of_layers=found.norm_of_layers,
         rollout=found.rollout,
         knockout=_spread(changes.vector, links, len(words)),
-        knockout_of_heads=_knock_heads(adapter, reading, links, found.attention.shape, looks),
+        knockout_of_heads=_knock_heads(analysis, word, links, found.attention),
         probability=probability,
         said=None if said is None else adapter.detokenize(said),
-        effects=_effects(adapter, reading, word, there, probability, said),
-        looks=looks,
+        effects=() if only is not None else _effects(analysis, word, there, probability),
+        looks=analysis.looks,
         translates=adapter.translates,
+        causal=adapter.kind == "causal",
+        target=None if told is None else told.read,
+        written=None if told is None else told.seen,
     )
 
 
 def _knock_heads(
-    adapter: ModelAdapter,
-    reading: Reading,
-    links: dict[int, Link],
-    shape: Sequence[int],
-    names: Iterable[str],
+    analysis: Analysis, word: int, links: dict[int, Link], attention: Tensor
 ) -> Tensor | None:
     """How far the word moves with a link cut in a single head, ``(layers, heads, names)``.
 
-    None if that is too much to try, or if layers share a module, so that it is cut in all of them.
+    Cut one by one if that is not too much work; else estimated from one backward pass, and only the
+    strongest cut. None if layers share a module, which is then cut in all of them.
     """
-    layers, heads = shape[:2]
-    if shared(names) or layers * heads * len(links) * len(reading.ids) > SINGLE:
+    reading, names = analysis.reading, list(analysis.looks)
+    if shared(names):
         return None
-    alone = [
-        Link(link.looks, link.at, layer, head)
-        for layer in range(layers)
-        for head in range(heads)
-        for link in links.values()
-    ]
-    vector = knock(adapter, reading, alone).vector.reshape(layers, heads, len(links))
-    return _spread(vector, links, len(reading.words))
+    layers, heads = attention.shape[:2]
+    cells = [(n, h, i) for n in range(layers) for h in range(heads) for i in links]
+    size = len(analysis.reading.words)
+    found = attention.new_full((layers, heads, size), torch.nan)
+    work = analysis.weights_read * len(cells) * len(reading.ids)
+    if work > WORK:
+        estimated = _estimated(analysis, word)
+        if estimated is None:
+            return None
+        found[..., list(links)] = estimated[..., list(links)]
+        order = sorted(cells, key=lambda cell: -float(found[cell]))
+        cells = order[: min(VERIFIED, max(1, int(WORK / analysis.weights_read / len(reading.ids))))]
+    alone = [Link(links[i].looks, links[i].at, names[n], h) for n, h, i in cells]
+    for cell, moved in zip(cells, knock(analysis, alone).vector.tolist(), strict=True):
+        found[cell] = moved
+    return found
+
+
+def _estimated(analysis: Analysis, word: int) -> Tensor | None:
+    """The movement of a word's vector, as a share of its length, for each link and head."""
+    if len(analysis.reading.words) != len(set(analysis.reading.words.places)):
+        return None
+    prediction = VectorPrediction(cast(StackAdapter, analysis.adapter), analysis.reading, word)
+    return (-2 * step_links(prediction)[2]).clamp(min=0).sqrt()
 
 
 def _effects(
-    adapter: ModelAdapter,
-    reading: Reading,
-    word: int,
-    links: dict[int, Link],
-    probability: Tensor | None,
-    said: Sequence[int] | None,
+    analysis: Analysis, word: int, links: dict[int, Link], probability: Tensor | None
 ) -> tuple[Effect, ...]:
-    """What the model says without the links that make its words likeliest.
+    """What the model writes without the links that make its words likeliest.
 
-    Those that change it; if none does, the first, which does not. Of words in one subword, such as
-    *wide* and its full stop, the first stands for all.
+    Those that change it; if none does, the first, which does not.
     """
-    if probability is None or said is None:
+    if probability is None or analysis.written is None:
         return ()
-    real = reading.words.is_word
-    own = {link.at: i for i, link in reversed(links.items()) if real[i] and i != word}
-    order = sorted(own.values(), key=lambda i: -float(probability[i]))[:TRIED]
+    real, spell = analysis.reading.words.is_word, analysis.adapter.detokenize
+    own = [i for i in links if real[i] and i != word]
+    order = sorted(own, key=lambda i: -float(probability[i]))[:TRIED]
     if not order:
         return ()
-    instead = say_without(adapter, reading, [links[i] for i in order], said)
-    effects = [
-        Effect(i, adapter.detokenize(found)) for i, found in zip(order, instead, strict=True)
-    ]
-    before = adapter.detokenize(said)
+    instead = say_without(analysis, [links[i] for i in order])
+    effects = [Effect(i, spell(found)) for i, found in zip(order, instead, strict=True)]
+    before = spell(analysis.written)
     return tuple([one for one in effects if one.text != before] or effects[:1])
 
 

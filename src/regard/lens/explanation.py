@@ -15,12 +15,12 @@ from regard.attention.record import Look
 from regard.errors import OptionError
 from regard.lens._numbers import numbered, whole
 from regard.lens.measures import agreement, foremost
+from regard.lens.watching import Seen
 from regard.text.words import Words, visible
 
 if TYPE_CHECKING:
     import pandas
 
-    from regard.lens.lens import Lens
     from regard.view import View
 
 METHODS = ("attention", "norm", "rollout", "knockout")
@@ -71,7 +71,12 @@ class Explanation:
     """What it says instead, for those links that were cut to see."""
     looks: dict[str, Look]
     translates: bool = False
-    lens: Lens | None = field(default=None, repr=False)
+    causal: bool = False
+    """Whether a word sees only those before it, as in a language model."""
+    target: Words | None = None
+    """The words of the translation, behind its start token."""
+    written: Seen | None = field(default=None, repr=False)
+    """The attention of the decoder as the translation is written."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -232,12 +237,13 @@ class Explanation:
         return pandas.DataFrame(columns)
 
     def view(self) -> View:
-        """The same to look at: in a notebook, as a page (``save("it.html")``), as a picture."""
+        """The same to look at: in a notebook, as a page (``save("it.html")``), as a picture.
+
+        A view whose links can be cut live is `Lens.view`.
+        """
         from regard.lens.viewing import view_of
 
-        if self.lens is None:
-            raise OptionError("view: this explanation was not made by a Lens; use lens.explain")
-        return view_of(self.lens, self)
+        return view_of(self)
 
     def __str__(self) -> str:
         return self.table()

@@ -16,6 +16,8 @@ from regard.errors import FileError, OptionError, RegardError
 from regard.lens._numbers import whole
 from regard.lens.adapters import ModelAdapter, Reading, TranslatorAdapter, speaks
 from regard.lens.explanation import Explanation
+from regard.lens.predictions import Prediction
+from regard.lens.verification import step_links
 from regard.lens.watching import watch
 from regard.text import read_lines
 from regard.text.grammar import NOUNS, WORDS, Pair
@@ -35,30 +37,63 @@ class Head:
     module: str
     attention: float
     norm: float
+    """Weight × length of the value."""
     knockout: float | None
+    """How far the vector of a word that is read moves without the link in this head; None if not
+    known."""
+    effect: float | None = None
+    """Of a word that is written: the estimated change of log p(word) − log p(instead) without the
+    link in this head."""
 
 
 class Heads(Sequence[Head]):
     """Heads, the one with the most attention for the link first."""
 
-    def __init__(self, explanation: Explanation, to: int) -> None:
-        e, knocked = explanation, explanation.knockout_of_heads
-        self.looks, self.at = e.names[e.word], e.names[to]
-        self._heads = sorted(
-            (
+    def __init__(self, looks: str, at: str, heads: Iterable[Head], place: str = "encoder") -> None:
+        self.looks, self.at, self.place = looks, at, place
+        self._heads = sorted(heads, key=lambda one: -one.attention)
+
+    @classmethod
+    def of_explanation(cls, e: Explanation, to: int) -> Heads:
+        """The heads by which a text is read."""
+        knocked = e.knockout_of_heads
+        heads = (
+            Head(
+                layer,
+                head,
+                e.layers[layer],
+                float(e.attention[layer, head, to]),
+                float(e.norm[layer, head, to]),
+                None if knocked is None else float(knocked[layer, head, to]),
+            )
+            for layer in range(e.attention.shape[0])
+            for head in range(e.attention.shape[1])
+        )
+        return cls(e.names[e.word], e.names[to], heads)
+
+    @classmethod
+    def of_prediction(cls, prediction: Prediction, to: int) -> Heads:
+        """The heads that look at the text when a word is written."""
+        sites, attention, effects = step_links(prediction)
+        _, keys = prediction.axes(prediction.place)
+        heads = []
+        for layer, site in enumerate(sites):
+            look = prediction.seen.calls(site.module)[-1]
+            norms = look.contributions(queries=list(prediction.queries))[0]
+            norms = norms[:, :, list(keys.positions[to])].sum(-1).mean(1)
+            heads += [
                 Head(
                     layer,
                     head,
-                    e.layers[layer],
-                    float(e.attention[layer, head, to]),
-                    float(e.norm[layer, head, to]),
-                    None if knocked is None else float(knocked[layer, head, to]),
+                    site.module,
+                    float(attention[layer, head, to]),
+                    float(norms[head]),
+                    None,
+                    float(effects[layer, head, to]),
                 )
-                for layer in range(e.attention.shape[0])
-                for head in range(e.attention.shape[1])
-            ),
-            key=lambda one: -one.attention,
-        )
+                for head in range(attention.shape[1])
+            ]
+        return cls(prediction.word, keys.names[to], heads, prediction.place)
 
     def __getitem__(self, i: Any) -> Any:
         return self._heads[i]
@@ -67,9 +102,12 @@ class Heads(Sequence[Head]):
         return len(self._heads)
 
     def __str__(self) -> str:
-        lines = [f"{self.looks} → {self.at}", "layer  head  attention   norm  knockout"]
+        written = any(one.effect is not None for one in self._heads)
+        last = "  effect" if written else "knockout"
+        lines = [f"{self.looks} → {self.at}", f"layer  head  attention   norm  {last}"]
         for one in self._heads[:10]:
-            knocked = "·" if one.knockout is None else f"{one.knockout:.4f}"
+            value = one.effect if written else one.knockout
+            knocked = "·" if value is None else f"{value:.4f}"
             lines.append(
                 f"{one.layer:5}  {one.head:4}  {one.attention:9.3f}  {one.norm:5.2f}  {knocked:>8}"
             )

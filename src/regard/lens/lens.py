@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -147,11 +147,9 @@ class Lens:
             progress: called with how many links have been cut, of how many; in a long text each
                 takes as long as it takes to read it.
         """
-        reading = self._read(text, tokens)
+        analysis = self.analyse(text, tokens=tokens)
         with evaluating(self.model):
-            looks = reading.words.find(word)
-            found = explained(self._adapter, reading, looks, most, progress=progress)
-        return replace(found, lens=self)
+            return explained(analysis, analysis.reading.words.find(word), most, progress=progress)
 
     def explain_all(
         self,
@@ -242,19 +240,26 @@ class Lens:
     @torch.no_grad()
     def knockouts(self, text: str, *, tokens: bool = False) -> Float[Tensor, "names names"]:
         """For every pair of words, how far the first moves if it cannot look at the second."""
-        reading = self._read(text, tokens)
-        words = reading.words
+        analysis = self.analyse(text, tokens=tokens)
+        words = analysis.reading.words
         spelled = [tuple(words.tokens_of(i)) for i in range(len(words))]
         links = [Link(looks, at) for looks in spelled for at in spelled]
         with evaluating(self.model):
-            return knock(self._adapter, reading, links).vector.reshape(len(words), len(words))
+            return knock(analysis, links).vector.reshape(len(words), len(words))
 
     def heads(self, word: str | int, at: str | int, text: str, *, tokens: bool = False) -> Heads:
-        """The heads, ranked by how much they look from one word at another."""
-        reading = self._read(text, tokens)
-        looks, looked = reading.words.find(word), reading.words.find(at)
-        with torch.no_grad(), evaluating(self.model):
-            return Heads(explained(self._adapter, reading, looks, MOST, (looked,)), looked)
+        """The heads, ranked by how much they look from one word at another.
+
+        `word` is a word of the text, or one that a translator wrote: then the heads are those of
+        its cross-attention.
+        """
+        analysis = self.analyse(text, tokens=tokens)
+        words = analysis.reading.words
+        looked = words.find(at)
+        with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
+            if analysis.adapter.translates and not words.has(word):
+                return Heads.of_prediction(analysis.prediction(word, None), looked)
+            return Heads.of_explanation(explained(analysis, words.find(word), 1, (looked,)), looked)
 
     def score_heads(
         self,
@@ -306,17 +311,17 @@ class Lens:
     @torch.no_grad()
     def translate(self, text: str) -> Told:
         """The translation of a text, with all that was looked at on the way."""
-        reading = self._read(text)
+        analysis = self.analyse(text)
+        reading = analysis.reading
         if self.translates and not speaks(self._adapter, reading):
             raise OptionError(
                 f"translate: the text has {len(reading.ids):,} tokens, but the model learned from "
                 f"at most {self._adapter.longest:,}; give it a sentence at a time"
             )
         with evaluating(self.model):
-            last = self._adapter.layers([reading])[-1]
-            said = self._adapter.generate(reading, last)[0] if self._adapter.translates else []
+            said = analysis.written if self.translates else None
             with watch(self.model) as seen:
-                target = self._adapter.teacher_force(reading, said)
+                target = self._adapter.teacher_force(reading, said or [])
         return Told(reading.words, target, seen)
 
     @torch.no_grad()
@@ -324,20 +329,20 @@ class Lens:
         self, text: str, links: Sequence[tuple[str | int, str | int]], *, tokens: bool = False
     ) -> Without:
         """What changes when all of these links, (word that looks, word looked at), are cut."""
-        reading = self._read(text, tokens)
-        words = reading.words
+        analysis = self.analyse(text, tokens=tokens)
+        reading, words = analysis.reading, analysis.reading.words
         named = _pairs("without: links", links, "(word that looks, word looked at)")
         pairs = [(words.find(looks), words.find(at)) for looks, at in named]
         cuts = [(words.tokens_of(looks), words.tokens_of(at)) for looks, at in pairs]
         with evaluating(self.model):
-            whole = self._adapter.layers([reading])[-1]
+            whole = analysis.vectors[-1]
             with cut(self.model, cuts):
                 changed = self._adapter.layers([reading])[-1]
             before = after = ""
-            if speaks(self._adapter, reading):
-                said = self._adapter.generate(reading, whole)[0]
+            if analysis.written is not None:
                 links_cut = [Link(tuple(looks), tuple(at)) for looks, at in cuts]
-                instead = say_without_all(self._adapter, reading, links_cut, changed, said)
+                instead = say_without_all(analysis, links_cut, changed)
+                said = analysis.written
                 before, after = self._adapter.detokenize(said), self._adapter.detokenize(instead)
         apart, lengths = (
             torch.linalg.vector_norm(words.averaged(one[0]), dim=-1)
@@ -360,7 +365,9 @@ class Lens:
 
     def view(self, text: str, word: str | int) -> View:
         """Everything about a text and one of its words, to look at."""
-        return self.explain(text, word).view()
+        from regard.lens.viewing import live_view_of
+
+        return live_view_of(self, self.explain(text, word))
 
     @torch.no_grad()
     def compare(

@@ -95,6 +95,15 @@ def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Wh
     )
 
 
+def step_links(prediction: Prediction) -> tuple[list[Site], Tensor, Tensor]:
+    """The modules of the step's place, and for each link of its rows the weight and the effect.
+
+    ``(layers, heads, input units)`` each.
+    """
+    _, step = _estimate(prediction)
+    return step.sites, step.attention, step.effects
+
+
 @dataclass(frozen=True)
 class _Step:
     """The rows of the step itself: what they attend to, head by head."""

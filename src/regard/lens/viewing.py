@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import OptionError
 from regard.lens.explanation import METHODS, Explanation
+from regard.lens.watching import Seen
 from regard.text.words import Words
 from regard.view import Compared, Explained, Layer, Method, Side, Text, View
 
 if TYPE_CHECKING:
     from regard.lens.comparing import Comparison
     from regard.lens.comparing import Side as ComparedSide
-    from regard.lens.lens import Lens, Told
+    from regard.lens.lens import Lens
 
+Answers = Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]
+"""What a view can be asked, by the kind of question."""
 SOURCE, TARGET = "text", "translation"
 TITLE = 160
 """Characters of a title."""
@@ -37,34 +41,24 @@ def text_of(words: Words) -> Text:
     return Text(words.text, words.tokens, tuple(names), tuple(real[i] for i in words.places))
 
 
-def layers_of_text(explanation: Explanation, masked: bool) -> list[Layer]:
+def layers_of_text(explanation: Explanation) -> list[Layer]:
     """The layers by which a text was read."""
-    kind = "masked" if masked else "self"
+    kind = "masked" if explanation.causal else "self"
     return [
         Layer(name, kind, SOURCE, SOURCE, look)
         for name, look in zip(_named(explanation), explanation.looks.values(), strict=True)
     ]
 
 
-def layers_of_translation(told: Told) -> list[Layer]:
-    """Encoder, decoder, and the attention between them.
-
-    The decoder runs when the encoder has: it begins with what comes right before the first look at
-    the other text.
-    """
-    names = list(told.seen)
-    kinds = [told.seen.kind(name) for name in names]
-    decoder = kinds.index("cross") - 1
+def layers_of_decoder(seen: Seen) -> list[Layer]:
+    """The decoder's attention to what it has written, and to the source."""
     found = []
     counted: Counter[str] = Counter()
-    for i, (name, kind) in enumerate(zip(names, kinds, strict=True)):
-        if kind == "cross":
-            part, place = "cross", ("cross", TARGET, SOURCE)
-        elif i < decoder:
-            part, place = "encoder", ("self", SOURCE, SOURCE)
-        else:
-            part, place = "decoder", ("masked", TARGET, TARGET)
-        found.append(Layer(f"{part} {counted[part]}", *place, told.seen[name]))
+    for name in seen:
+        cross = seen.kind(name) == "cross"
+        part = "cross" if cross else "decoder"
+        place = ("cross", TARGET, SOURCE) if cross else ("masked", TARGET, TARGET)
+        found.append(Layer(f"{part} {counted[part]}", *place, seen[name]))
         counted[part] += 1
     return found
 
@@ -105,23 +99,30 @@ def explained(explanation: Explanation) -> Explained:
     )
 
 
-def view_of(lens: Lens, explanation: Explanation) -> View:
+def view_of(explanation: Explanation, answers: Answers | None = None) -> View:
     """Everything about a text and one of its words; with its translation, if there is one."""
     text = explanation.words.text
-    apart = explanation.words == explanation.words.as_tokens()
     texts = {SOURCE: text_of(explanation.words)}
-    if explanation.translates and explanation.said is not None:
-        told = lens.translate(text)
-        texts[TARGET] = text_of(told.target)
-        layers = layers_of_translation(told)
-    else:
-        layers = layers_of_text(explanation, masked=lens.masked)
+    layers = layers_of_text(explanation)
+    if explanation.target is not None and explanation.written is not None:
+        texts[TARGET] = text_of(explanation.target)
+        layers += layers_of_decoder(explanation.written)
     return View(
         texts,
         layers,
         explained=explained(explanation),
         title=text if len(text) <= TITLE else f"{text[:TITLE]}…",
-        answers={"cut": lambda asked: answer_cut(lens, text, asked, tokens=apart)},
+        answers=dict(answers or {}),
+    )
+
+
+def live_view_of(lens: Lens, explanation: Explanation) -> View:
+    """The same, with links that can be cut as long as the lens is there."""
+    words = explanation.words
+    apart = words == words.as_tokens()
+    return view_of(
+        explanation,
+        {"cut": lambda asked: answer_cut(lens, words.text, asked, tokens=apart)},
     )
 
 

@@ -236,6 +236,14 @@ class Words:
             raise WordError(f"the text has {wanted!r} {len(found)} times; say which: {said}")
         return found[int(ordinal) - 1 if ordinal else 0]
 
+    def has(self, word: str | int) -> bool:
+        """Whether the text has a word as it is written, once or several times."""
+        if not isinstance(word, str):
+            return True
+        wanted = word.partition("#")[0].casefold() or word
+        names = [name.casefold() for name in (*self._written, *self.names)]
+        return any(wanted == name or wanted in WORD.findall(name) for name in names)
+
     def called(self, name: int) -> str:
         """A name, given by its number, and which of them it is, if there are several: ``it#2``."""
         same = [i for i, other in enumerate(self.names) if other == self.names[name]]

@@ -7,7 +7,7 @@ vectors layer by layer. `TranslatorAdapter` and `StackAdapter` add what `Lens.wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -76,19 +76,6 @@ class ModelAdapter(Protocol):
 
     def spell_choice(self, token: int) -> str:
         """One token as text, or its name if it spells nothing."""
-
-    def written_for(
-        self, reading: Reading, said: Sequence[int], tokens: Sequence[int]
-    ) -> list[int]:
-        """The steps that write the translation of these tokens of the text; [] if unknown."""
-
-    def generate_without(
-        self, last: Tensor, said: Sequence[int], hidden: Mapping[int, Sequence[int]]
-    ) -> list[int]:
-        """What is written when some steps cannot see some tokens of the text.
-
-        `hidden`: the tokens, by the steps of `written_for`.
-        """
 
     def log_probability(self, last: Tensor, said: Sequence[int]) -> Tensor:
         """``(b,)``: of writing this, given the last vectors of b unpadded rows of one length."""
@@ -171,20 +158,6 @@ class StackAdapter(ModelAdapter, Protocol):
         """The logits for ids ``(rows, n)``: at each token, or of the classes."""
 
     def token_names(self, ids: Sequence[int]) -> list[str]: ...
-
-
-class Unaligned:
-    """Mix-in for adapters of models whose output has no known alignment with the text."""
-
-    def written_for(
-        self, reading: Reading, said: Sequence[int], tokens: Sequence[int]
-    ) -> list[int]:
-        return []
-
-    def generate_without(
-        self, last: Tensor, said: Sequence[int], hidden: Mapping[int, Sequence[int]]
-    ) -> list[int]:
-        return list(said)
 
 
 def speaks(adapter: ModelAdapter, reading: Reading) -> bool:

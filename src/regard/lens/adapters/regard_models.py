@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import causal, padding
-from regard.lens.adapters.adapter import BEAM, Reading, Unaligned, no_translator, of_these, or_named
-from regard.lens.cutting import Cut, cut
+from regard.lens.adapters.adapter import BEAM, Reading, no_translator, of_these, or_named
 from regard.nn import Classifier, LanguageModel
 from regard.text import Tokenizer, padded
 from regard.text.words import Words
-from regard.translate.alignment import attention_to_source, written_spans
+from regard.translate.alignment import written_spans
 from regard.translate.search import longest, search
 from regard.translate.strategies import Beam
 from regard.translate.translator import Translator
-
-SURE = 0.7
-"""What is written for a word looks at it about as much as what looks at it most."""
 
 
 class RegardTranslator:
@@ -100,45 +96,6 @@ class RegardTranslator:
     def detokenize(self, said: Sequence[int]) -> str:
         return self.tokenizer.decode(said)
 
-    def written_for(
-        self, reading: Reading, said: Sequence[int], tokens: Sequence[int]
-    ) -> list[int]:
-        if not said:
-            return []
-        layers = range(len(self.model.decoder.blocks))
-        source = [reading.ids[:-1]]
-        found = [attention_to_source(self.model, source, [said], layer)[0] for layer in layers]
-        weights = torch.stack(found).mean(0)
-        own = [token for token in tokens if token < weights.shape[1]]
-        amounts = weights[:, own].sum(1)
-        least = SURE * float(amounts.max())
-        return [
-            i
-            for i, (row, amount) in enumerate(zip(weights, amounts, strict=True))
-            if int(row.argmax()) in own and float(amount) >= least
-        ]
-
-    def generate_without(
-        self, last: Tensor, said: Sequence[int], hidden: Mapping[int, Sequence[int]]
-    ) -> list[int]:
-        cuts = {place: Cut(place, tokens, kind="cross") for place, tokens in hidden.items()}
-        kept = next((i for i in sorted(cuts) if self._next(last, said[:i], cuts) != said[i]), None)
-        if kept is None:
-            return list(said)
-        told = list(said[:kept])
-        while len(told) < longest(last.shape[1]):
-            word = self._next(last, told, cuts)
-            if word == Tokenizer.end:
-                break
-            told.append(word)
-        return told
-
-    def _next(self, last: Tensor, told: Sequence[int], cuts: Mapping[int, Cut]) -> int:
-        """The likeliest word after these."""
-        target = torch.tensor([[Tokenizer.start, *told]], device=last.device)
-        with cut(self.model, [one for place, one in cuts.items() if place <= len(told)]):
-            return int(self.model.logits(self.model.decode(target, last)[:, -1]).argmax())
-
     def log_probability(self, last: Tensor, said: Sequence[int]) -> Tensor:
         target = torch.tensor([[Tokenizer.start, *said]], device=last.device)
         hidden = self.model.decode(target.expand(len(last), -1), last)
@@ -156,7 +113,7 @@ class RegardTranslator:
         return self.target_words(said)
 
 
-class RegardStack(Unaligned):
+class RegardStack:
     """A classifier or a language model of regard."""
 
     translates = False

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.errors import OptionError, RegardError
-from regard.lens.adapters.adapter import BEAM, Reading, Unaligned, no_translator, of_these, or_named
+from regard.lens.adapters.adapter import BEAM, Reading, no_translator, of_these, or_named
 from regard.text import padded
 from regard.text.words import Words, spelled
 
 
-class TransformersModel(Unaligned):
+class TransformersModel:
     """A model of transformers."""
 
     longest = None

@@ -14,12 +14,14 @@ from regard.errors import OptionError, WordError
 from regard.lens.adapters import Reading, TranslatorAdapter
 from regard.lens.cutting import Cut, cut
 from regard.lens.predictions.prediction import Axis, Prediction
-from regard.lens.watching import watch
+from regard.lens.watching import Seen, watch
 from regard.text.words import WORD, Words
 from regard.translate.alignment import default_layer
 
 PRONOUNS = ("it", "its", "they", "them", "their")
 """English pronouns whose translation depends on what they refer to."""
+SURE = 0.7
+"""What is written for a word looks at it about as much as what looks at it most."""
 PIECES = 4
 """Tokens of which a word that was not written is spelled, at most."""
 
@@ -31,8 +33,16 @@ class Translated:
     columns after what was read there.
     """
 
-    def __init__(self, adapter: TranslatorAdapter, reading: Reading, tokens: Sequence[int]) -> None:
+    def __init__(
+        self,
+        adapter: TranslatorAdapter,
+        reading: Reading,
+        memory: Tensor,
+        tokens: Sequence[int],
+    ) -> None:
         self.adapter, self.reading, self.tokens = adapter, reading, list(tokens)
+        self.memory = memory
+        """The encoder's output, ``(1, n, width)``."""
         self.read = adapter.target_words(self.tokens)
         """What stands at each position: the start, then the translation."""
         spans = (*self.read.spans[1:], (len(self.read.text), len(self.read.text)))
@@ -41,27 +51,57 @@ class Translated:
         self.written = Words(self.read.text, names, spans, special)
         """What is written at each position: the translation, then the end."""
 
-    @torch.no_grad()
-    def alignment(self, memory: Tensor) -> tuple[tuple[int, int], ...]:
+    @cached_property
+    def seen(self) -> Seen:
+        """The attention of the decoder as it reads the whole translation."""
+        prefix = torch.tensor([[self.adapter.start, *self.tokens]], device=self.memory.device)
+        with torch.no_grad(), watch(self.adapter.model) as seen:
+            self.adapter.step_logits(self.memory, prefix)
+        return seen
+
+    @cached_property
+    def _to_source(self) -> Float[Tensor, "layers t units"]:
+        """How much each step looks at each source unit, the mean of the heads of each layer.
+
+        What goes to special tokens, such as the end of the source, is left out, and the rest made
+        to sum to 1.
+        """
+        source = self.reading.words
+        real = torch.tensor(source.is_word)
+        cross = [name for name in self.seen if self.seen.kind(name) == "cross"]
+        steps = len(self.tokens)
+        found = [source.summed(self.seen[name].weights()[0].mean(0)[:steps]) for name in cross]
+        weights = torch.stack(found).cpu() * real
+        return weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
+
+    def alignment(self) -> tuple[tuple[int, int], ...]:
         """For each written word, the source word that its row looks at most.
 
         By the mean over the heads of the decoder layer whose attention aligns best.
         """
-        prefix = torch.tensor([[self.adapter.start, *self.tokens]], device=memory.device)
-        with watch(self.adapter.model) as seen:
-            self.adapter.step_logits(memory, prefix)
-        cross = [name for name in seen if seen.kind(name) == "cross"]
-        if not cross:
+        if not self.tokens:
             return ()
-        weights = seen[cross[default_layer(len(cross))]].weights()[0].mean(0)
-        source = self.reading.words
-        real = torch.tensor([0.0 if one else -1.0 for one in source.is_word])
-        found = []
-        for unit, is_word in enumerate(self.written.is_word):
-            if is_word:
-                row = source.summed(weights[self.written.tokens_of(unit)].mean(0))
-                found.append((unit, int((row.cpu() + real).argmax())))
-        return tuple(found)
+        weights = self._to_source[default_layer(len(self._to_source))]
+        return tuple(
+            (unit, int(weights[self.written.tokens_of(unit)].mean(0).argmax()))
+            for unit, is_word in enumerate(self.written.is_word)
+            if is_word
+        )
+
+    def steps_for(self, unit: int) -> list[int]:
+        """The steps that write the translation of a source word.
+
+        They look at it most of all, and about as much as the step that looks at it most.
+        """
+        if not self.tokens:
+            return []
+        weights = self._to_source.mean(0)
+        least = SURE * float(weights[:, unit].max())
+        return [
+            i
+            for i, row in enumerate(weights)
+            if int(row.argmax()) == unit and float(row[unit]) >= least
+        ]
 
 
 class TranslationPrediction(Prediction):
@@ -72,13 +112,12 @@ class TranslationPrediction(Prediction):
     def __init__(
         self,
         translated: Translated,
-        memory: Tensor,
         step: int,
         instead: int | None = None,
         word_instead: str | None = None,
     ) -> None:
         adapter = translated.adapter
-        self.translated, self.adapter, self.memory = translated, adapter, memory
+        self.translated, self.adapter, self.memory = translated, adapter, translated.memory
         self.model, self.embeddings = adapter.model, adapter.embeddings
         self.words = translated.reading.words
         self.step = step
@@ -98,7 +137,7 @@ class TranslationPrediction(Prediction):
 
     @cached_property
     def alignment(self) -> tuple[tuple[int, int], ...]:  # type: ignore[override]
-        return self.translated.alignment(self.memory)
+        return self.translated.alignment()
 
     @cached_property
     def word_instead(self) -> str:  # type: ignore[override]
@@ -194,19 +233,19 @@ class TranslationPrediction(Prediction):
 
 
 def choose(
-    translated: Translated, memory: Tensor, word: str | int | None, instead: str | None
+    translated: Translated, word: str | int | None, instead: str | None
 ) -> TranslationPrediction:
     """The prediction of a word that was written, against an alternative.
 
     `word` may also be a word of the source: then it is the word written for it. For `instead`, if
     it is not given, see `Prediction.default_instead`.
     """
-    unit = _unit(translated, memory, word)
+    unit = _unit(translated, word)
     first = _first(translated.written, unit)
     if instead is None:
-        return TranslationPrediction(translated, memory, first)
+        return TranslationPrediction(translated, first)
     step, other = _differing(translated, unit, instead)
-    found = TranslationPrediction(translated, memory, step, other, instead)
+    found = TranslationPrediction(translated, step, other, instead)
     if step != first:
         common = translated.adapter.detokenize(translated.tokens[first:step])
         found.note = (
@@ -215,50 +254,44 @@ def choose(
     return found
 
 
-def _unit(translated: Translated, memory: Tensor, word: str | int | None) -> int:
+def _unit(translated: Translated, word: str | int | None) -> int:
     """The number of a written word: given by itself, or by the source word it was written for."""
     written, source = translated.written, translated.reading.words
     if word is None:
-        return _default_unit(translated, memory)
+        return _default_unit(translated)
     try:
         return written.find(word)
     except WordError as error:
-        if not isinstance(word, str) or not _has(source, word):
+        if not isinstance(word, str) or not source.has(word):
             hint = str(error).partition(";")[2]
             raise WordError(
                 f"why: the model did not write {word!r}, it wrote {written.text!r};{hint}"
-                if not _has(written, word)
+                if not written.has(word)
                 else f"why: {error}, in {written.text!r}"
             ) from None
     return _written_for(translated, source.find(word))
 
 
-def _has(words: Words, word: object) -> bool:
-    """Whether the word is there at all, once or several times."""
-    wanted = str(word).partition("#")[0].casefold()
-    return any(wanted in map(str.casefold, WORD.findall(name)) for name in words.names)
-
-
 def _written_for(translated: Translated, unit: int) -> int:
     """The written word that a source word became, by the model's own alignment."""
-    reading = translated.reading
-    rows = translated.adapter.written_for(reading, translated.tokens, reading.words.tokens_of(unit))
+    rows = translated.steps_for(unit)
     if not rows:
+        called = translated.reading.words.called(unit)
         raise WordError(
-            f"why: no written word is aligned with {reading.words.called(unit)!r}; name a word of "
+            f"why: no written word is aligned with {called!r}; name a word of "
             f"{translated.written.text!r}"
         )
     return translated.written.places[rows[0]]
 
 
-def _default_unit(translated: Translated, memory: Tensor) -> int:
+def _default_unit(translated: Translated) -> int:
     """The word written for a pronoun; else the one that depends most on a single source word."""
     source = translated.reading.words
     for i, name in enumerate(source.names):
         if name.casefold() in PRONOUNS:
             with suppress(WordError):
                 return _written_for(translated, i)
-    adapter, tokens = translated.adapter, translated.tokens
+    adapter, tokens, memory = translated.adapter, translated.tokens, translated.memory
     units = [i for i, real in enumerate(source.is_word) if real]
     cuts = [
         Cut(range(len(tokens)), source.tokens_of(unit), row=row, kind="cross")
