@@ -22,7 +22,7 @@ TEXT = "The animal didn't cross the street because it was too tired."
 OTHER = "because the bat hit it"
 SHORT = "because it was too tired"
 TWICE = "it was it"
-WORDS = [*TEXT[:-1].split(), "."]
+WORDS = TEXT.split()
 
 
 CELL = {"text": SHORT, "layer": 0, "head": 0, "query": 0, "key": 0}
