@@ -188,7 +188,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
      "answer: layer 9 asked for, but there are 4, numbered from 0"),
     ("steps", {**CELL, "key": 999}, 422, "steps: key 999 asked for, but 'encoder 0' has"),
     ("cut", {"text": TEXT, "links": [[0, 99]]}, 422,
-     "cut: links [(0, 99)], expected pairs of word numbers from 0 to 11"),
+     "cut: links [(0, 99)], expected pairs of word numbers from 0 to 10"),
     ("cut", {"text": TEXT, "links": []}, 400, "links expected pairs of numbers of words, [["),
     ("cut", {"text": TEXT, "links": [[0, -1]]}, 400, "links expected pairs of numbers of words"),
     ("cut", {"text": TEXT, "links": {"0": 1}}, 400, "links expected pairs of numbers of words"),

@@ -12,7 +12,7 @@ from typing import Any
 from regard.attention.record import Look
 from regard.errors import OptionError
 from regard.lens import Comparison, Explanation, Lens
-from regard.lens.viewing import answer_cut
+from regard.lens.viewing import answer_cut, live_view_of
 from regard.serve.body import Asked
 from regard.serve.limits import Limits
 from regard.serve.recent import Recent
@@ -167,7 +167,7 @@ class Answers:
 
         def made() -> Found:
             explanation = self._lens.explain(text, number)
-            return Found(explanation, explanation.view())
+            return Found(explanation, live_view_of(self._lens, explanation))
 
         return self._found.get((text, number), made)
 
