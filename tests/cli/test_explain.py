@@ -177,11 +177,6 @@ def test_compare(run: Run) -> None:
         (["explain", "--jsonl=float.jsonl"], FileError, "line 1: word is float"),
         (["compare", "bat", TEXT, TEXT], WordError, "the text has no word 'bat'"),
         (["compare", "</s>", TEXT, TEXT], OptionError, "'</s>' is a special token, not a word"),
-        (
-            ["explain", f"{TEXT} " * 8, "--word=it#2", "--method=knockout", "--head=0"],
-            OptionError,
-            "since the text is too long to cut so many links in so many heads; take a shorter one$",
-        ),
     ],
 )
 def test_what_goes_wrong(

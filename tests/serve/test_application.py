@@ -22,7 +22,7 @@ TEXT = "The animal didn't cross the street because it was too tired."
 OTHER = "because the bat hit it"
 SHORT = "because it was too tired"
 TWICE = "it was it"
-WORDS = TEXT.split()
+WORDS = [*TEXT[:-1].split(), "."]
 
 
 CELL = {"text": SHORT, "layer": 0, "head": 0, "query": 0, "key": 0}
@@ -173,9 +173,9 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("view", {"text": TEXT, "word": "dog"}, 422, "the text has no word 'dog'; it has The, animal"),
     ("view", {"text": TWICE, "word": "it"}, 422,
      "the text has 'it' 2 times; say which: it#1 or it#2"),
-    ("view", {"text": TEXT, "word": 11}, 422, "word 11, but the text has 11, numbered from 0"),
-    ("view", {"text": TEXT, "word": -1}, 422, "word -1, but the text has 11, numbered from 0"),
-    ("view", {"text": TEXT, "word": 10**30}, 422, f"word {10**30}, but the text has 11"),
+    ("view", {"text": TEXT, "word": 12}, 422, "word 12, but the text has 12, numbered from 0"),
+    ("view", {"text": TEXT, "word": -1}, 422, "word -1, but the text has 12, numbered from 0"),
+    ("view", {"text": TEXT, "word": 10**30}, 422, f"word {10**30}, but the text has 12"),
     ("explain", {"text": TEXT, "word": 1, "tokens": "yes"}, 400,
      "tokens is a string, expected true or false"),
     ("view", {"text": "a" * 2001, "word": 0}, 413,
@@ -188,7 +188,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
      "answer: layer 9 asked for, but there are 4, numbered from 0"),
     ("steps", {**CELL, "key": 999}, 422, "steps: key 999 asked for, but 'encoder 0' has"),
     ("cut", {"text": TEXT, "links": [[0, 99]]}, 422,
-     "cut: links [(0, 99)], expected pairs of word numbers from 0 to 10"),
+     "cut: links [(0, 99)], expected pairs of word numbers from 0 to 11"),
     ("cut", {"text": TEXT, "links": []}, 400, "links expected pairs of numbers of words, [["),
     ("cut", {"text": TEXT, "links": [[0, -1]]}, 400, "links expected pairs of numbers of words"),
     ("cut", {"text": TEXT, "links": {"0": 1}}, 400, "links expected pairs of numbers of words"),

@@ -89,10 +89,7 @@ def _knock_heads(
     found = attention.new_full((layers, heads, size), torch.nan)
     work = analysis.weights_read * len(cells) * len(reading.ids)
     if work > WORK:
-        estimated = _estimated(analysis, word)
-        if estimated is None:
-            return None
-        found[..., list(links)] = estimated[..., list(links)]
+        found[..., list(links)] = _estimated(analysis, word)[..., list(links)]
         order = sorted(cells, key=lambda cell: -float(found[cell]))
         cells = order[: min(VERIFIED, max(1, int(WORK / analysis.weights_read / len(reading.ids))))]
     alone = [Link(links[i].looks, links[i].at, names[n], h) for n, h, i in cells]
@@ -101,10 +98,8 @@ def _knock_heads(
     return found
 
 
-def _estimated(analysis: Analysis, word: int) -> Tensor | None:
+def _estimated(analysis: Analysis, word: int) -> Tensor:
     """The movement of a word's vector, as a share of its length, for each link and head."""
-    if len(analysis.reading.words) != len(set(analysis.reading.words.places)):
-        return None
     prediction = VectorPrediction(cast(StackAdapter, analysis.adapter), analysis.reading, word)
     return (-2 * step_links(prediction)[2]).clamp(min=0).sqrt()
 

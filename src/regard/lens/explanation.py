@@ -117,11 +117,7 @@ class Explanation:
         """Why there is nothing about single heads."""
         if method != "knockout":
             return "since it goes through all layers"
-        if shared(self.layers):
-            return "since its layers share their weights, so that a link is cut in all of them"
-        return (
-            "since the text is too long to cut so many links in so many heads; take a shorter one"
-        )
+        return "since its layers share their weights, so that a link is cut in all of them"
 
     def of_heads(self, method: str) -> Tensor | None:
         """The scores by layer and head, ``(layers, heads, names)``, where the method has them."""
