@@ -6,7 +6,7 @@ READY := .venv/.ready
 .PHONY: demo test check bench docs fuzz kills sanitize clean
 
 demo: $(READY)
-	@echo; $(BIN)/regard why --word es --html it.html \
+	@echo; $(BIN)/regard why --word es --all --html it.html \
 	  "The animal didn't cross the street because it was too tired."
 	@printf '\n%s\n' "it.html: the same in the browser, with links to cut; regard serve: your own sentences."
 

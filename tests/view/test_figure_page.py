@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,8 +33,9 @@ def why() -> Why:
 def page(browser: Any, why: Why, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The page, opened from disk with the network off; nothing else may be asked for."""
     path = tmp_path_factory.mktemp("figure") / "it.html"
-    why.view().save(path)
-    assert path.stat().st_size < 200_000
+    other = replace(why, word="Das", position=0)  # to select
+    why.view(other).save(path)
+    assert path.stat().st_size < 300_000
     context = browser.new_context(offline=True, viewport={"width": 1300, "height": 900})
     shown, troubles, requests = context.new_page(), [], []
     shown.set_default_timeout(20_000)
@@ -102,6 +104,14 @@ def test_columns_cut_and_words_select(page: Any) -> None:
     page.click("[data-read='5']")
     assert headline(page) == "When it writes es, it looks at street with at most 0.63."
     assert page.locator("[data-cell][aria-pressed=true]").get_attribute("data-cell") == "0 0"
+
+
+def test_another_written_word_is_selected(page: Any) -> None:
+    page.click("[data-written='0']")
+    assert headline(page).startswith("When it writes Das, it looks ")
+    assert page.locator(".word.on").inner_text() == "Das"
+    page.click("[data-written='7']")
+    assert page.locator(".word.on").inner_text() == "es"
 
 
 def test_the_keyboard_is_enough(page: Any) -> None:

@@ -21,6 +21,8 @@ BAR = 30
 """Columns of the longest bar."""
 LEAST, MOST = 0.02, 6
 """Loss of probability from which on a word has a line of its own; lines at most."""
+FEW = 8
+"""Links that are cut for each of the other written words."""
 LOOK, CUT, DIM, STRONG = "bold cyan", "bold orange3", "dim", "bold"
 
 
@@ -36,6 +38,9 @@ def why(
     ] = POCKET,
     links: Annotated[int, typer.Option(help="Cut so many of the strongest links.")] = 32,
     html: Annotated[Path | None, typer.Option(help="Write a page to click through.")] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="In the page, every written word can be selected.")
+    ] = False,
     svg: Annotated[Path | None, typer.Option(help="Write the figure.")] = None,
     json_: Annotated[bool, typer.Option("--json", help="Print every number as JSON.")] = False,
 ) -> None:
@@ -46,14 +51,17 @@ def why(
     for path, ending in ((html, ".html"), (svg, ".svg")):
         if path is not None and path.suffix.lower() != ending:
             raise OptionError(f"why: --{ending[1:]} {path}, expected a file that ends in {ending}")
-    found = Lens.open(model).why(text, word, instead=instead, most=links)
-    for path in (html, svg):
-        if path is not None:
-            found.view().save(path)
+    lens = Lens.open(model)
+    found = lens.why(text, word, instead=instead, most=links)
     if json_:
         print(json.dumps(found.to_data(), ensure_ascii=False))
     else:
         show(found, Path(model).name)
+    if svg is not None:
+        found.view().save(svg)
+    if html is not None:
+        others = [i for i in range(len(found.output_words)) if all_ and i != found.position]
+        found.view(*(lens.why(text, i, most=FEW, control=FEW) for i in others)).save(html)
 
 
 def show(why: Why, model: str, console: Console | None = None) -> None:
