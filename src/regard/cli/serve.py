@@ -30,7 +30,7 @@ def serve(
     ] = None,
     longest: Annotated[int, typer.Option(help="Characters of a text, at most.")] = 2_000,
     tokens: Annotated[int, typer.Option(help="Tokens of a text, at most.")] = 512,
-    seconds: Annotated[float, typer.Option(help="For one request, at most.")] = 30.0,
+    seconds: Annotated[float, typer.Option(help="For one request, at most.")] = 60.0,
     waiting: Annotated[int, typer.Option(help="Requests that may wait at once.")] = 64,
     threads: Annotated[int, typer.Option(help="Cores that the model uses.")] = 2,
     open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,

@@ -23,7 +23,7 @@ class Limits:
     """Tokens of a text: a character that the tokenizer has to spell by its bytes is several."""
     body: int = 65_536
     """Bytes of a request's body."""
-    seconds: int | float = 30
+    seconds: int | float = 60
     """For one request, waiting for its turn included."""
     waiting: int = 64
     """Requests that wait for their turn, at most; one more is at work."""
