@@ -116,7 +116,7 @@ static inline void insert(const Statistics &of, int64_t row, int64_t j, Vector s
 {
     float *scores = of.scores + row * of.count;
     int64_t *keys = of.keys + row * of.count, last = of.count - 1;
-    if (!(largest(s) > scores[last]))
+    if (!any_above(s, scores[last]))
         return;
     for (int64_t c = 0; c < LANES; c++) {
         float score = s[c];

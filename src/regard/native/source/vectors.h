@@ -186,6 +186,16 @@ static inline float largest(Vector x)
     return x[0] > x[1] ? x[0] : x[1];
 }
 
+/* Whether any element is greater than a number. */
+static inline bool any_above(Vector x, float than)
+{
+#ifdef __AVX512F__
+    return _mm512_cmp_ps_mask((__m512)x, (__m512)all(than), _CMP_GT_OQ);
+#else
+    return largest(x) > than;
+#endif
+}
+
 /* Transposes a 16 x 16 tile in four rounds of interleaving its halves. */
 static inline void transpose(Vector rows[LANES])
 {
