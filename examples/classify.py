@@ -60,8 +60,8 @@ def main() -> None:
 
     sentences, labels = read(given.train) if given.train else opinions(600)
     dev_sentences, dev_labels = read(given.dev) if given.dev else opinions(200)
-    epochs = given.epochs or (8 if given.train else 4)
-    tokenizer = Tokenizer.train(sentences, 4000 if given.train else 50)
+    epochs = given.epochs or (8 if given.train else 6)
+    tokenizer = Tokenizer.train(sentences, 4000 if given.train else 100)
     tokens, dev_tokens = (tokenizer.encode_batch(one) for one in (sentences, dev_sentences))
     config = TransformerConfig(
         vocabulary=tokenizer.size, width=128, encoder_depth=1, heads=4, feed_forward=256,
