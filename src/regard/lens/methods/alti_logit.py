@@ -101,7 +101,7 @@ def _add_up(
     for run, residuals in zip(runs, streams, strict=True):
         encoder = translates and _place(run) == "encoder"
         for sublayer, residual in zip(run.sublayers, residuals, strict=True):
-            x, y, after = residual.stream(NAME, run, sublayer.mixer)
+            x, y, after = residual.stream(NAME, run)
             if encoder:
                 encoded = _eye(x) if encoded is None else encoded
                 encoded = _mixture(sublayer.parts, x, y, after) @ encoded
@@ -120,7 +120,7 @@ def _add_up(
     assert total is not None
     if translates:
         return total
-    begin = streams[0][0].stream(NAME, runs[0], runs[0].sublayers[0].mixer)[0]
+    begin = streams[0][0].stream(NAME, runs[0])[0]
     return total + (next(remaining) * begin).sum(-1)
 
 

@@ -67,7 +67,7 @@ class Residual:
         return self.kept["feed_forward"]
 
     def stream(
-        self, name: str, run: BlockRun, mixer: nn.Module
+        self, name: str, run: BlockRun
     ) -> tuple[Float[Tensor, "n width"], Float[Tensor, "n width"], Linear]:
         """x, y = x + attention as the norm behind turns it, and how that turns what is added."""
         mixed = self.kept["mixed"].reshape(self.norm_input.shape)
