@@ -194,11 +194,14 @@ function fit(duo, columns) {
   for (const row of rows) row.style.fontSize = "";
   duo.classList.remove("wrapped");
   if (columns) return;
-  for (let size = LARGE; size >= SMALL; size--) {
-    for (const row of rows) row.style.fontSize = `${size}px`;
-    if (rows.every((row) => row.scrollWidth <= row.clientWidth + 1)) return;
+  for (const row of rows) row.style.fontSize = `${LARGE}px`;
+  const room = Math.min(...rows.map((row) => (row.clientWidth + 1) / row.scrollWidth));
+  if (room >= 1) return;
+  const size = Math.max(SMALL, Math.floor(LARGE * room));
+  for (const row of rows) row.style.fontSize = `${size}px`;
+  if (size === SMALL || rows.some((row) => row.scrollWidth > row.clientWidth + 1)) {
+    duo.classList.add("wrapped");
   }
-  duo.classList.add("wrapped");
 }
 
 /** @typedef {{x: number, y: number, width: number, height: number}} Box */
