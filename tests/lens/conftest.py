@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
 import tokenizers
 import torch
 from tokenizers import models, pre_tokenizers, processors
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules import module
 
 from regard.attention import operation
-from regard.lens import Lens
-from regard.lens._listening import SESSION
+from regard.lens import Lens, Seen
+from regard.lens.capture.session import current
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer
 from regard.translate import Translator
@@ -32,15 +34,12 @@ def traces() -> list[object]:
         nn.Module._call_impl,
         len(module._global_forward_hooks),
         len(module._global_forward_pre_hooks),
-        len(module._global_forward_hooks_always_called),
-        len(module._global_forward_hooks_with_kwargs),
         F.scaled_dot_product_attention,
         F.multi_head_attention_forward,
-        torch._native_multi_head_attention,
-        torch._transformer_encoder_layer_fwd,
         operation.AROUND,
         torch._C._len_torch_function_stack(),
-        SESSION.get(),
+        torch._C._len_torch_dispatch_stack(),
+        current(),
         getattr(interface, "get_interface", None),
     ]
 
@@ -52,7 +51,7 @@ def nothing_left_behind() -> Iterator[None]:
     after = traces()
     if before[-1] is None:  # transformers came in during the test
         before[-1] = after[-1]
-        assert "heard" not in repr(after[-1])
+        assert "_announce" not in repr(after[-1])
     assert after == before
 
 
@@ -124,3 +123,26 @@ def sizes() -> dict[str, Any]:
             "forced_eos_token_id": 3,
         },
     }  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def held_bytes() -> Callable[[Seen], int]:
+    """What counts the bytes of all tensors that are held, each memory once."""
+
+    def count(seen: Seen) -> int:
+        found: dict[int, int] = {}
+        known: set[int] = set()
+        waiting: list[object] = [seen]
+        while waiting:
+            one = waiting.pop()
+            if id(one) in known or isinstance(one, type | ModuleType | FunctionType | nn.Module):
+                continue
+            known.add(id(one))
+            if isinstance(one, Tensor):
+                storage = one.untyped_storage()
+                found[storage.data_ptr()] = storage.nbytes()
+            else:
+                waiting += gc.get_referents(one)
+        return sum(found.values())
+
+    return count

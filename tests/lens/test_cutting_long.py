@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import ALiBi, attend, causal, padding, window
-from regard.lens import Cut, _forbidden, cut, watch
+from regard.lens import Cut, cut, watch
+from regard.lens.capture import forbidden
 
 B, H, N, D = 2, 4, 600, 16
 LINKS = [Cut(5, (3, 4)), Cut((5, 590), 0, row=1), Cut(100, 7, heads=2), Cut(-1, 599)]
@@ -49,7 +50,7 @@ def test_the_same_as_a_mask_of_all_pairs(
     x, options = inputs(kv_heads), KINDS[kind]
     plain = attend(*x, **options)
     output, look = looked(x, **options)
-    monkeypatch.setattr(_forbidden, "LONG", 2**60)
+    monkeypatch.setattr(forbidden, "LONG", 2**60)
     wanted, other = looked(x, **options)
     torch.testing.assert_close(output, wanted, atol=2e-6, rtol=1e-5)
     rows = [5, 100, 590, 599]
@@ -67,7 +68,7 @@ def test_the_same_as_a_mask_of_all_pairs(
 def test_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for long in (2**18, 2**60):
-        monkeypatch.setattr(_forbidden, "LONG", long)
+        monkeypatch.setattr(forbidden, "LONG", long)
         x = [one.double().requires_grad_() for one in inputs()]
         output, _ = looked(x, mask=causal)
         found.append(torch.autograd.grad(output.square().sum(), x))

@@ -80,7 +80,7 @@ def test_writing_word_by_word(mode: type) -> None:
     for name in whole:
         assert len(seen.calls(name)) == 12
         assert seen.kind(name) == "self"
-        assert repr(seen[name]) == "Look(4 heads, 15 queries, 15 keys, mask=causal)"
+        assert repr(seen[name]) == "Look(4 heads, 15 queries, 15 keys, 12 calls joined)"
         torch.testing.assert_close(seen[name].weights(), whole[name].weights(), atol=1e-5, rtol=0)
 
 

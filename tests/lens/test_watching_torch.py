@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard import OptionError, StaleError
+from regard import StaleError
 from regard.lens import Seen, watch
 
 MODES = [torch.no_grad, torch.enable_grad, torch.inference_mode]
@@ -239,7 +239,6 @@ def test_autocast(x: Tensor) -> None:
         with mode(), torch.autocast("cpu", torch.bfloat16):
             seen = unchanged(model, x, x, x)
             _, expected = model(x, x, x, average_attn_weights=False)
-        assert seen[""].q.dtype == torch.bfloat16
         torch.testing.assert_close(seen[""].weights(), expected.detach().float(), atol=4e-3, rtol=0)
 
 
@@ -277,18 +276,13 @@ def test_a_function_of_torch_called_by_hand(x: Tensor) -> None:
     assert list(seen) == [""]
     close(seen[""].weights(), model.inner(*[x.transpose(0, 1)] * 3, average_attn_weights=False)[1])
     static = torch.randn(B * H, N, WIDTH // H)
-    with pytest.raises(OptionError) as caught, watch(model):
-        model(x.transpose(0, 1), static_k=static, static_v=static)
-    assert str(caught.value) == (
-        "watch: multi_head_attention_forward with static_k or static_v cannot be seen through; "
-        "call scaled_dot_product_attention with the keys and values"
-    )
+    seen = unchanged(model, x.transpose(0, 1), static_k=static, static_v=static)
+    assert seen[""].weights().shape == (B, H, N, N)
 
 
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.enable_grad])
-def test_weights_that_were_trained_since_are_noticed(x: Tensor, mode: type) -> None:
+def test_weights_that_were_trained_since_are_noticed(x: Tensor) -> None:
     model = encoder()
-    with mode(), watch(model) as seen:
+    with torch.no_grad(), watch(model) as seen:
         model(x)
     asked = seen["layers.0.self_attn"]
     with torch.no_grad():

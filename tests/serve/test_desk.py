@@ -14,7 +14,7 @@ import torch
 from torch.nn.modules import module
 
 from regard.lens import Lens
-from regard.lens._listening import SESSION
+from regard.lens.capture.session import current
 from regard.serve import Limits
 from regard.serve.desk import Desk, GoneError, StoppedError, _stoppable
 from regard.serve.recent import Recent
@@ -173,7 +173,7 @@ def test_a_model_is_stopped_at_work(lens: Lens, calls: int) -> None:
         with pytest.raises(StoppedError):
             _stoppable(work, After(calls), math.inf)
         assert hooks() == before
-        assert SESSION.get() is None
+        assert current() is None
     assert lens.explain(TEXT, "it").to_data() == explained
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -18,8 +19,21 @@ from regard.attention.scores import Scaled, Score
 from regard.errors import OptionError
 
 Result = tuple[Tensor, Tensor | None]
-AROUND: Callable[[Call, Callable[[Call], Result]], Result] | None = None
-"""What runs in place of every call, with the means to compute it, while somebody watches."""
+
+
+@runtime_checkable
+class Interceptor(Protocol):
+    """What runs in place of every call, while a model is watched or cut."""
+
+    def __call__(self, call: Call, compute: Callable[[Call], Result]) -> Result:
+        """The result of the call, by `compute` or otherwise."""
+
+    def active(self) -> bool:
+        """Whether the calls of this thread matter to it."""
+
+
+AROUND: Interceptor | None = None
+"""Set by `regard.lens.capture` while any thread watches or cuts."""
 
 
 def attend(
@@ -156,8 +170,9 @@ def scaled_dot_product_attention(
 
 
 def watched() -> bool:
-    """Whether somebody is told of every call."""
-    return AROUND is not None
+    """Whether calls of this thread are captured."""
+    around = AROUND
+    return around is not None and around.active()
 
 
 def _run(call: Call, kernel: str, logsumexp: bool) -> Result:

@@ -19,6 +19,7 @@ from torch import Tensor
 from regard.attention._call import Call, Span, exactly, spread
 from regard.attention.kernels import native, select
 from regard.attention.link_effects import link_effects
+from regard.attention.masks import Both, Mask
 from regard.attention.scores import Scaled, Score
 from regard.errors import MemoryLimitError, OptionError, StaleError
 
@@ -65,6 +66,8 @@ class Look:
     once the metric's backward pass has run."""
     weights_gradient: Float[Tensor, "*bh q k"] | None = None
     """The same with respect to the weights, where the model writes attention out by itself."""
+    sink: Float[Tensor, "b h q"] | None = None
+    """Per query, a further score whose share of the softmax goes to no key (an attention sink)."""
 
     def __init__(self, call: Call, output: Tensor, logsumexp: Tensor | None) -> None:
         self._of = call
@@ -73,6 +76,11 @@ class Look:
         self._found: native.Statistics | None = None
         self._logsumexp = None if logsumexp is None else logsumexp.detach()
         self.output = call.restore(output)
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Batch (all leading axes together), heads, queries, keys."""
+        return self._of.sizes
 
     @property
     def q(self) -> Float[Tensor, "*bh q d"]:
@@ -87,7 +95,20 @@ class Look:
     @property
     def v(self) -> Float[Tensor, "*bg k e"]:
         """The values."""
-        return self._call.restore(self._call.v)
+        return self._call.restore(self._values)
+
+    @property
+    def _values(self) -> Float[Tensor, "b g k e"]:
+        if (
+            self._call.v.shape[-1] == 0
+            and self._call.v.numel() == 0
+            and self._call.caller == "watch"
+        ):
+            raise OptionError(
+                "Look: the values of this call could not be seen, only its weights; ask for "
+                "weights(), scores(), top(n), entropy() or received()"
+            )
+        return self._call.v
 
     @property
     def logsumexp(self) -> Float[Tensor, "*bh q"]:
@@ -141,7 +162,7 @@ class Look:
         Kobayashi et al., "Attention is Not Only a Weight", 2020.
         """
         call = self._call
-        lengths = torch.linalg.vector_norm(call.v.to(call.work), dim=-1, keepdim=True)
+        lengths = torch.linalg.vector_norm(self._values.to(call.work), dim=-1, keepdim=True)
         lengths = spread(lengths, call.q.shape[1])[:, _indices(heads, call.q.shape[1], "heads")]
         weights = self._softmax("contributions", queries, heads, limit)
         return call.restore(weights * lengths.mT)
@@ -157,6 +178,10 @@ class Look:
         scores = self._rows("effects", self._call, queries, heads, limit)
         gradient = self.gradient_of_weights(queries, heads)
         gradient = gradient.reshape(scores.shape)
+        if self._sinks is not None:  # one more key, of value 0
+            scores = self._with_sink(scores, queries, heads)
+            gradient = torch.nn.functional.pad(gradient, (0, 1))
+            return self._call.restore(link_effects(scores, gradient)[1][..., :-1])
         return self._call.restore(link_effects(scores, gradient)[1])
 
     @_exact
@@ -178,7 +203,7 @@ class Look:
         chosen = _indices(heads, h, "heads")
         g = self.output_gradient.reshape(b, h, q, -1).to(call.work)[:, chosen]
         g = g[:, :, _indices(queries, q, "queries")]
-        return call.restore(g @ spread(call.v.to(call.work), h)[:, chosen].mT)
+        return call.restore(g @ spread(self._values.to(call.work), h)[:, chosen].mT)
 
     @_exact
     def top(self, n: int) -> tuple[Float[Tensor, "*bh q n"], Int64[Tensor, "*bh q n"]]:
@@ -229,7 +254,7 @@ class Look:
         if found is not None:
             return self._call.restore(found.entropy)
         call = self._call.reduced()
-        plain = call.bias is None and call.sink is None
+        plain = call.bias is None and self._sinks is None
         if call.factor is not None and plain and self._shift is None:
             q, k = call.q.to(call.work), call.k.to(call.work)
             again = dataclasses.replace(call, q=q, k=k, v=k, dropout=0.0)
@@ -279,14 +304,32 @@ class Look:
                 for span in spans:
                     part = call.span(rows, span).logsumexp(-1)
                     total[:, :, rows] = torch.logaddexp(total[:, :, rows], part)
-            if call.sink is not None:
-                total = torch.logaddexp(total, call.sink.unsqueeze(-1))
-            self._logsumexp = total
+            sink = self._sinks
+            self._logsumexp = total if sink is None else torch.logaddexp(total, sink)
         return self._logsumexp
+
+    @property
+    def _sinks(self) -> Float[Tensor, "b h q"] | None:
+        """The score of the sink for each query: that of its head, or one of its own."""
+        sink = self._of.sink
+        if self.sink is not None or sink is None:
+            return self.sink
+        b, _, q, _ = self.sizes
+        return sink[:, None].expand(b, len(sink), q)
+
+    def _with_sink(self, scores: Tensor, queries: Which, heads: Which) -> Tensor:
+        """Rows of scores, and behind them the score of the sink."""
+        sink = self._sinks
+        assert sink is not None
+        _, h, q, _ = self.sizes
+        rows, chosen = _indices(queries, q, "queries"), _indices(heads, h, "heads")
+        return torch.cat([scores, sink[:, chosen][:, :, rows, None].to(scores.dtype)], -1)
 
     def _statistics(self, count: int) -> native.Statistics | None:
         """Of every row, from native code if that can do the call; kept until more is asked for."""
-        if self._call.sink is not None or native.supports(self._call) is not None:
+        if self._sinks is not None or native.supports(self._call) is not None:
+            return None
+        if _in_few_rows(self._call.mask):  # which native code would write out, queries × keys
             return None
         if self._found is None or self._found.scores.shape[-1] < count:
             self._found = native.statistics(self._call, count)
@@ -313,9 +356,10 @@ class Look:
                     found = call.span(rows, span).amax(-1)
                     highest[:, :, rows] = torch.maximum(highest[:, :, rows], found)
             total = torch.zeros_like(self._lse)
-            if call.sink is not None:
-                highest = torch.maximum(highest, call.sink.unsqueeze(-1))
-                total += torch.exp(call.sink.unsqueeze(-1) - highest)
+            sink = self._sinks
+            if sink is not None:
+                highest = torch.maximum(highest, sink)
+                total += torch.exp(sink - highest)
             for rows, spans in self._blocks(call):
                 for span in spans:
                     less = call.span(rows, span) - _norm(highest[:, :, rows])
@@ -363,12 +407,11 @@ class Look:
 
     def _softmax(self, what: str, queries: Which, heads: Which, limit: int) -> Tensor:
         scores = self._rows(what, self._call, queries, heads, limit)
+        if self._sinks is not None:
+            scores = self._with_sink(scores, queries, heads)
+            return torch.softmax(scores, -1)[..., :-1].nan_to_num_()
         nothing = (scores == -torch.inf).all(-1, keepdim=True)
-        weights = torch.softmax(scores, -1).masked_fill_(nothing, 0.0)
-        if self._call.sink is None:
-            return weights
-        sink = self._call.sink[_indices(heads, len(self._call.sink), "heads"), None, None]
-        return weights * torch.sigmoid(scores.logsumexp(-1, keepdim=True) - sink)
+        return torch.softmax(scores, -1).masked_fill_(nothing, 0.0)
 
 
 def _versions(call: Call) -> list[int]:
@@ -401,6 +444,13 @@ def _top_of(scores: Float[Tensor, "b h r c"], n: int) -> tuple[Tensor, Tensor]:
     at = torch.cat([at, rest], -1)
     found, order = scores.gather(-1, at).topk(n, -1)
     return found, at.gather(-1, order)
+
+
+def _in_few_rows(mask: Mask | None) -> bool:
+    """Whether a mask, or one that it is made of, concerns a few rows only."""
+    if isinstance(mask, Both):
+        return _in_few_rows(mask.left) or _in_few_rows(mask.right)
+    return getattr(mask, "in_few_rows", False)
 
 
 def _norm(level: Float[Tensor, "b h r"]) -> Float[Tensor, "b h r 1"]:

@@ -1,14 +1,13 @@
 """What a model attended to, and whether it mattered."""
 
 from regard.lens.analysis import Analysis
+from regard.lens.capture import Cut, Seen, cut, watch
 from regard.lens.comparing import Comparison
-from regard.lens.cutting import Cut, cut
 from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores
 from regard.lens.judgement import Judgement, judge
 from regard.lens.lens import Embedded, Lens, Told, see
 from regard.lens.summary import Summary
-from regard.lens.watching import Seen, watch
 from regard.lens.why import Flip, LinkEffect, Why, WordEffect
 
 __all__ = [

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.lens.adapters import TranslatorAdapter
 from regard.lens.analysis import Analysis
-from regard.lens.cutting import Cut, cut
+from regard.lens.capture import Cut, cut
 
 Progress = Callable[[int, int], object]
 """Called with how many links have been cut, of how many."""

@@ -18,7 +18,7 @@ from regard.lens.adapters import ModelAdapter, Reading, TranslatorAdapter, speak
 from regard.lens.explanation import Explanation
 from regard.lens.predictions import Prediction
 from regard.lens.verification import step_links
-from regard.lens.watching import watch
+from regard.lens.capture import watch
 from regard.text import read_lines
 from regard.text.grammar import NOUNS, WORDS, Pair
 from regard.text.words import WORD, Words

@@ -16,8 +16,8 @@ from regard.lens._numbers import numbered, whole
 from regard.lens.ablation import Link, Progress, knock, say_without_all
 from regard.lens.adapters.adapter import ModelAdapter, Reading, speaks
 from regard.lens.analysis import Analysis
+from regard.lens.capture import Seen, cut, watch
 from regard.lens.comparing import Comparison, compare
-from regard.lens.cutting import cut
 from regard.lens.explaining import MOST, explained
 from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores, read_questions, score_heads
@@ -25,7 +25,6 @@ from regard.lens.link_steps import LinkSteps, link_steps
 from regard.lens.loading import adapter_of, opened
 from regard.lens.summary import Summary, summarise
 from regard.lens.verification import CONTROL, CUT, why
-from regard.lens.watching import Seen, watch
 from regard.lens.why import Why
 from regard.text.words import Words
 from regard.translate.model_files import POCKET

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.lens._numbers import whole
-from regard.lens.watching import Seen
+from regard.lens.capture import Seen
 from regard.text.words import Words
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.link_effects import grouped, link_effects
-from regard.lens.cutting import Cut
+from regard.lens.capture import Cut
 from regard.lens.link_steps import link_steps, row_steps
 from regard.lens.measures import agreement
 from regard.lens.predictions.prediction import Axis, Prediction, Site

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import OptionError
 from regard.lens.explanation import METHODS, Explanation
-from regard.lens.watching import Seen
+from regard.lens.capture import Seen
 from regard.text.words import Words
 from regard.view import Compared, Explained, Layer, Method, Side, Text, View
 

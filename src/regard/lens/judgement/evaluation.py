@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import FileError, OptionError, WordError
-from regard.lens.cutting import Cut
+from regard.lens.capture import Cut
 from regard.lens.judgement.items import Item
 from regard.lens.lens import Lens
 from regard.lens.measures import agreement

@@ -17,9 +17,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from regard.lens.cutting import Cut, cut
+from regard.lens.capture import Cut, Seen, cut, watch
 from regard.lens.measures import Feeds
-from regard.lens.watching import Seen, watch
 from regard.text.words import Words
 
 TOKENS = 8192

@@ -1,4 +1,4 @@
-"""Links that are cut, as a call of attention has them: pairs in a few of its rows.
+"""`Forbidden`: links that a call must not have, as pairs in a few of its rows.
 
 Of a long text only the rows of these few queries are computed twice, first as if nothing were cut,
 so that no matrix of all pairs is made, and no other row changes by a bit.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from regard.attention._call import Call
 from regard.attention._mask_kinds import ALL, SOME, Cover, Device, Edges
 from regard.attention.masks import Dense, Mask
 from regard.attention.operation import Result
+from regard.lens.capture.positions import LOWEST
 
 LONG, FEW = 2**18, 1 / 8
 """Of so many pairs of query and key, so small a share of the rows is computed by itself."""
@@ -38,7 +39,12 @@ class Forbidden:
 
     def whole(self, queries: int) -> Bool[Tensor, "#b #h q k"]:
         """All rows, of so many queries."""
-        return self._in(tuple(range(queries)))
+        if len(self.rows) == queries:
+            return self.pairs
+        b, h, _, k = self.pairs.shape
+        found = self.pairs.new_zeros(b, h, queries, k)
+        found[:, :, list(self.rows)] = self.pairs
+        return found
 
     def _in(self, rows: tuple[int, ...]) -> Bool[Tensor, "#b #h _ k"]:
         b, h, _, k = self.pairs.shape
@@ -54,6 +60,7 @@ class InRows(Mask):
 
     rows: tuple[int, ...]
     allowed: Bool[Tensor, "#b #h r k"]
+    in_few_rows = True
 
     def block(self, rows: slice, cols: slice, q: int, k: int, device: Device = None) -> Tensor:
         b, h, _, _ = self.allowed.shape
@@ -76,11 +83,10 @@ class InRows(Mask):
         return f"cut({len(self.rows)} of the queries)"
 
 
-def without(call: Call, forbidden: Tensor) -> tuple[Call, Tensor, Tensor]:
-    """The call without the forbidden pairs, the pairs to hide, and the queries left with nothing.
+def without(call: Call, forbidden: Tensor) -> tuple[Call, Tensor]:
+    """The call without the forbidden pairs, and all that is hidden: those, and empty rows.
 
-    These queries keep their pairs, for a softmax of nothing is NaN; their output has to be set to
-    0. What a bias lowers as far as it can counts as masked, for so does transformers.
+    What a bias lowers by 9,000 or more counts as masked, as it does in transformers.
     """
     rows, cols = call.whole()
     seen = ~forbidden
@@ -88,10 +94,10 @@ def without(call: Call, forbidden: Tensor) -> tuple[Call, Tensor, Tensor]:
     if mask is not None:
         seen = seen & mask
     if bias is not None:
-        given = call.bias.dtype if isinstance(call.bias, Tensor) else bias.dtype
-        seen = seen & (bias > torch.finfo(given).min / 2)
+        seen = seen & (bias > LOWEST)
     empty = forbidden.any(-1, keepdim=True) & ~seen.any(-1, keepdim=True)
-    return _and(call, Dense(~(forbidden | empty))), forbidden & ~empty, empty
+    hidden = forbidden | empty
+    return _and(call, Dense(~hidden)), hidden
 
 
 def run_without(
@@ -99,11 +105,12 @@ def run_without(
 ) -> tuple[Call, Result]:
     """The call without the forbidden pairs, and its result, `run` by regard's own kernels."""
     _, _, q, k = call.sizes
+    forbidden = replace(forbidden, pairs=forbidden.pairs.to(call.q.device))
     if q * k < LONG or len(forbidden.rows) > FEW * q:
-        call, _, _ = without(call, forbidden.whole(q))
+        call, _ = without(call, forbidden.whole(q))
         return call, run(call)
     few = _rows_of(call, forbidden.rows)
-    few, hidden, empty = without(few, forbidden.pairs)
+    few, hidden = without(few, forbidden.pairs)
     at = torch.tensor(forbidden.rows, device=call.q.device)
     parts = zip(run(call), run(few), strict=True)
     output, sums = (
@@ -111,7 +118,7 @@ def run_without(
         for whole, part in parts
     )
     assert output is not None
-    return _and(call, InRows(forbidden.rows, ~(hidden | empty))), (output, sums)
+    return _and(call, InRows(forbidden.rows, ~hidden)), (output, sums)
 
 
 def _and(call: Call, allowed: Mask) -> Call:

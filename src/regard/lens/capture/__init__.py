@@ -1,0 +1,23 @@
+"""Capturing attention: `watch` keeps what a model attends to, `cut` forbids links."""
+
+from __future__ import annotations
+
+from regard.lens.capture.adapters.fast_path import FastPath
+from regard.lens.capture.adapters.functional import Functional
+from regard.lens.capture.adapters.own import Own
+from regard.lens.capture.adapters.transformers import Transformers
+from regard.lens.capture.adapters.written_out import WrittenOut
+from regard.lens.capture.cuts import Cut, cut
+from regard.lens.capture.links import Link, Links
+from regard.lens.capture.seen import Seen, UnseenError
+from regard.lens.capture.session import Session
+from regard.lens.capture.watcher import watch
+
+Session.adapters = (Functional(), FastPath(), Transformers(), Own(), WrittenOut())
+Session.handlers = {
+    operator: handler
+    for adapter in Session.adapters
+    for operator, handler in adapter.operators.items()
+}
+
+__all__ = ["Cut", "Link", "Links", "Seen", "UnseenError", "cut", "watch"]

@@ -1,0 +1,120 @@
+"""PyTorch's own attention modules on their fast path, where a whole layer is one operator.
+
+Off that path they call `scaled_dot_product_attention` or a softmax like everyone else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.attention import attend
+from regard.attention._call import Call
+from regard.lens.capture.adapters.functional import Args, Named
+from regard.lens.capture.forbidden import Forbidden, without
+from regard.lens.capture.inputs import Prepared
+from regard.lens.capture.modules import running
+from regard.lens.capture.projection import Projection, from_fast_attention, from_fast_layer
+from regard.lens.capture.session import Operator, Session
+
+_aten = torch.ops.aten
+ATTENTION = _aten._native_multi_head_attention.default
+LAYER = _aten._transformer_encoder_layer_fwd.default
+
+
+class FastPath:
+    """Adapter of `nn.MultiheadAttention` and `nn.TransformerEncoderLayer`."""
+
+    def __init__(self) -> None:
+        self.operators = {ATTENTION: self.attention, LAYER: self.layer}
+
+    def install(self, session: Session) -> None:
+        """Nothing to do: its operators are seen by the mode."""
+
+    def remove(self, session: Session) -> None:
+        """Nothing to do."""
+
+    def attention(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
+        """`nn.MultiheadAttention`."""
+        inputs = from_fast_attention(*args, **kwargs)
+        place = session.place(None, inputs.tensors["x"], None, kind="self")
+        if place is None:
+            return func(*args, **kwargs)
+        session.needs_gradient(place)
+        forbidden = session.forbidden(place, inputs) if session.cuts else None
+        if forbidden is None:
+            session.announce(place, inputs, None)
+            return func(*args, **kwargs)
+        call, output = _attended(session, inputs, forbidden)
+        session.announce(place, Prepared(call), output)
+        given = _named(func, args, kwargs)
+        weights = _weights(call) if given["need_weights"] else None
+        if weights is not None and given["average_attn_weights"]:
+            weights = weights.mean(1)
+        projected = F.linear(
+            output.transpose(1, 2).flatten(2), given["proj_weight"], given["proj_bias"]
+        )
+        return _like(projected, inputs), weights
+
+    def layer(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
+        """`nn.TransformerEncoderLayer`."""
+        inputs = from_fast_layer(*args, **kwargs)
+        module = next((run.module for run in running()), None)
+        owner = getattr(module, "self_attn", None)  # the name that it has off the fast path
+        place = session.place(None, inputs.tensors["x"], None, kind="self", owner=owner)
+        if place is None:
+            return func(*args, **kwargs)
+        session.needs_gradient(place)
+        forbidden = session.forbidden(place, inputs) if session.cuts else None
+        if forbidden is None:
+            session.announce(place, inputs, None)
+            return func(*args, **kwargs)
+        call, output = _attended(session, inputs, forbidden)
+        session.announce(place, Prepared(call), output)
+        return _like(_rest_of_layer(output, inputs, _named(func, args, kwargs)), inputs)
+
+
+def _attended(session: Session, inputs: Projection, forbidden: Forbidden) -> tuple[Call, Tensor]:
+    """The call without forbidden links, and its output ``(b, h, q, e)``."""
+    call = inputs.call()
+    call, _ = without(call, forbidden.whole(call.sizes[2]).to(call.q.device))
+    with session.whole(), torch.no_grad():
+        return call, attend(call.q, call.k, call.v, mask=call.mask)
+
+
+def _rest_of_layer(output: Tensor, inputs: Projection, given: Named) -> Tensor:
+    """What an encoder layer makes of the output of attention."""
+    norms = [
+        (given[f"norm_weight_{i}"].shape, given[f"norm_weight_{i}"], given[f"norm_bias_{i}"])
+        for i in (1, 2)
+    ]
+    first, eps = given["norm_first"], given["eps"]
+    x, act = inputs.padded(), F.gelu if given["use_gelu"] else F.relu
+    x = x + F.linear(output.transpose(1, 2).flatten(2), given["proj_weight"], given["proj_bias"])
+    x = x if first else F.layer_norm(x, *norms[0], eps)
+    y = F.layer_norm(x, *norms[1], eps) if first else x
+    y = act(F.linear(y, given["ffn_weight_1"], given["ffn_bias_1"]))
+    x = x + F.linear(y, given["ffn_weight_2"], given["ffn_bias_2"])
+    return x if first else F.layer_norm(x, *norms[1], eps)
+
+
+def _like(x: Tensor, inputs: Projection) -> Tensor:
+    """The result, nested if the layer's input is: padding has no place in it."""
+    given = inputs.tensors["x"]
+    return torch._nested_from_padded(x, given._nested_tensor_size()) if given.is_nested else x
+
+
+def _weights(call: Call) -> Tensor:
+    scores = call.scores(*call.whole())
+    nothing = (scores == -torch.inf).all(-1, keepdim=True)
+    return torch.softmax(scores, -1).masked_fill(nothing, 0.0)
+
+
+def _named(func: Any, args: Args, kwargs: Named) -> Named:
+    """The arguments of an operator by name, defaults included."""
+    found = {one.name: one.default_value for one in func._schema.arguments}
+    names = [one.name for one in func._schema.arguments]
+    return {**found, **dict(zip(names, args, strict=False)), **kwargs}

@@ -1,0 +1,155 @@
+"""transformers' attention functions, which are looked up by name for each call.
+
+They are handed queries, keys and values before grouped heads are written out, the scale, the mask
+and more. The operators inside are what is captured; what the function was given serves to keep
+less: grouped keys instead of repeated ones, queries and keys instead of all weights.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, wraps
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention._call import HALF, exactly
+from regard.errors import RegardError
+from regard.lens.capture.adapters.installation import Installation, Undo
+from regard.lens.capture.inputs import DotProduct, Inputs, Weights
+from regard.lens.capture.record import Gradients
+from regard.lens.capture.session import Handler, Operator, Session, current
+
+Function = Callable[..., Any]
+
+
+class Transformers:
+    """Adapter of the attention functions of transformers."""
+
+    operators: Mapping[Operator, Handler] = {}
+
+    def __init__(self) -> None:
+        self._installation = Installation(_announce_functions)
+
+    def install(self, session: Session) -> None:
+        self._installation.add()
+
+    def remove(self, session: Session) -> None:
+        self._installation.drop()
+
+
+@dataclass(eq=False)
+class Announcement:
+    """What an attention function that is running was given."""
+
+    module: nn.Module
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None = None
+    scaling: float | None = None
+    softcap: float | None = None
+    position_bias: Tensor | None = None
+    dropout: float = 0.0
+    gradients: Gradients | None = None
+    """Where the gradient of the function's output is wanted, if it is."""
+
+    def refine(self, inputs: DotProduct) -> DotProduct:
+        """The inputs of an operator, with keys and values from before heads were repeated."""
+        k, v = self.key, self.value
+        n, heads = inputs.k.shape[-2], inputs.k.shape[1]
+        fits = k.dim() == 4 and k.dtype == inputs.k.dtype and v.dtype == inputs.v.dtype
+        if not fits or k.shape[1] == heads or heads % k.shape[1] or n > k.shape[2]:
+            return inputs
+        return replace(inputs, k=k[:, :, :n], v=v[:, :, :n])
+
+    def explain(self, weights: Weights) -> Inputs:
+        """Queries and keys that give these weights, if those of the function do; else the weights.
+
+        Each model brings a function of its own, and some do more than their arguments say.
+        """
+        try:
+            inputs = self._inputs()
+            call = inputs.call()
+            b, h, q, k = call.sizes
+            if weights.weights.shape != (b, h, q, k) or not q:
+                return weights
+            with exactly(call.q.device):
+                scores = call.scores(slice(q - 1, q), slice(0, k))
+                ours = torch.softmax(scores, -1).nan_to_num()
+                theirs = weights.weights[:, :, q - 1 :].to(ours.dtype).nan_to_num()
+                error = float((ours - theirs).abs().max())
+        except (RegardError, RuntimeError):
+            return weights
+        return inputs if error <= (3e-3 if call.q.dtype in HALF else 1e-6) else weights
+
+    def _inputs(self) -> DotProduct:
+        keys = self.key.shape[-2]
+        mask = None if self.mask is None else self.mask[..., :keys]
+        if self.position_bias is not None:
+            bias = self.position_bias[..., :keys]
+            mask = bias if mask is None else bias + mask
+        scale, cap = self.scaling, self.softcap
+        return DotProduct(
+            self.query, self.key, self.value, mask, scale=scale, softcap=cap, dropout=self.dropout
+        )
+
+
+@cache
+def _announced(function: Function) -> Function:
+    """An attention function that tells the session of its thread what it was given."""
+    signature = inspect.signature(function)
+    if list(signature.parameters)[1:4] != ["query", "key", "value"]:
+        return function
+
+    @wraps(function)
+    def announced(*args: Any, **kwargs: Any) -> Any:
+        session = current()
+        if session is None or session.inside:
+            return function(*args, **kwargs)
+        given = signature.bind(*args, **kwargs).arguments
+        given = {**given.pop("kwargs", {}), **given}
+        module = next(iter(given.values())) if "module" not in given else given["module"]
+        told = Announcement(
+            module, given["query"], given["key"], given["value"], given.get("attention_mask"),
+            given.get("scaling"), given.get("softcap"), given.get("position_bias"),
+            given.get("dropout", 0.0) if module.training else 0.0,
+        )  # fmt: skip
+        before, session.announced = session.announced, told
+        try:
+            result = function(*args, **kwargs)
+        finally:
+            session.announced = before
+        gradients = told.gradients
+        if gradients is not None and result[0].requires_grad:
+
+            def store(gradient: Tensor) -> None:
+                gradients.output = gradient.detach().transpose(1, 2)  # from (b, q, h, e)
+
+            result[0].register_hook(store)
+        return result
+
+    return announced
+
+
+def _announce_functions() -> Undo | None:
+    """Have the lookup of transformers hand out functions that announce themselves."""
+    interface = getattr(sys.modules.get("transformers.modeling_utils"), "AttentionInterface", None)
+    original = getattr(interface, "get_interface", None)
+    if interface is None or original is None:
+        return None
+
+    def get_interface(self: Any, attn_implementation: str, default: Function) -> Function:
+        function: Function = original(self, attn_implementation, default)
+        return function if current() is None else _announced(function)
+
+    interface.get_interface = get_interface
+
+    def undo() -> None:
+        interface.get_interface = original
+
+    return undo

@@ -1,0 +1,274 @@
+"""Attention that a model writes out itself: a product, a softmax, and a product with values.
+
+Nothing names such a call, so tensors are followed by their memory. The result of a product of two
+activations may be scores; it is followed through whatever changes it place by place. A softmax over
+the last axis makes weights of it, which are followed likewise. Their product with values, summed
+over the keys, completes a call. Its weights are the softmax's result; links are cut by -inf in the
+softmax's input, which autograd needs to know nothing of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.lens.capture.adapters.functional import Args, Named, decomposed
+from regard.lens.capture.inputs import Weights
+from regard.lens.capture.kinds import PROJECTIONS
+from regard.lens.capture.layout import Layout
+from regard.lens.capture.modules import Run, is_part, running
+from regard.lens.capture.positions import LOWEST
+from regard.lens.capture.record import Gradients
+from regard.lens.capture.session import Operator, Place, Session, counted_views
+from regard.lens.capture.storage import StorageMap, equal
+
+_aten = torch.ops.aten
+PRODUCTS = {_aten.bmm.default: (0, 1), _aten.mm.default: (0, 1), _aten.baddbmm.default: (1, 2)}
+"""Matrix products, and which of their arguments are multiplied."""
+SOFTMAX = (_aten._softmax.default, _aten._safe_softmax.default)
+BACKWARD = _aten._softmax_backward_data.default
+COMPOSITES = (
+    _aten.softmax.int, _aten.special_softmax.default, _aten.matmul.default, _aten.einsum.default,
+)  # fmt: skip
+FOLLOWED = tuple(
+    getattr(getattr(_aten, name), overload)
+    for name, overloads in {
+        "mul": "Tensor Scalar", "div": "Tensor Scalar", "add": "Tensor Scalar",
+        "sub": "Tensor Scalar", "masked_fill": "Scalar Tensor", "where": "self ScalarOther ScalarSelf",
+        "_to_copy": "default", "to": "dtype", "clone": "default", "contiguous": "default",
+        "reshape": "default", "_reshape_copy": "default", "native_dropout": "default",
+        "dropout": "default", "nan_to_num": "default", "clamp": "default Tensor",
+        "clamp_min": "default", "maximum": "default", "minimum": "default", "tanh": "default",
+        "neg": "default", "cat": "default", "constant_pad_nd": "default", "pad": "default",
+        "index_select": "default", "gather": "default", "roll": "default", "convolution": "default",
+        "conv2d": "default", "stack": "default", "index": "Tensor", "rsub": "Scalar", "relu": "default",
+        "softplus": "default", "as_strided_scatter": "default", "slice_scatter": "default",
+    }.items()
+    for overload in overloads.split()
+)  # fmt: skip
+"""Operators after which scores are still scores, and weights still weights."""
+
+
+@dataclass(eq=False)
+class Chain:
+    """Scores on their way to a softmax, or weights on their way to values."""
+
+    q: Tensor | None
+    k: Tensor
+    weights: Tensor | None = None
+    """The softmax's result, once there is one."""
+    layout: Layout | None = None
+    place: Place | None = None
+    cut: bool = False
+    in_use: int | None = None
+    gradients: Gradients | None = None
+
+
+class _State:
+    def __init__(self) -> None:
+        self.chains: StorageMap[Chain] = StorageMap()
+        self.backward: StorageMap[Chain] = StorageMap()
+        self.unread: dict[int, nn.Module] = {}
+        """Modules that multiplied activations or took a softmax, and completed no call."""
+        self.parameters: set[int] = set()
+        self.known: set[int] = set()
+
+
+class WrittenOut:
+    """Adapter of attention that is written out as softmax and products."""
+
+    def __init__(self) -> None:
+        self.operators = {
+            **dict.fromkeys(FOLLOWED, self.follow),
+            **dict.fromkeys(PRODUCTS, self.product),
+            **dict.fromkeys(SOFTMAX, self.softmax),
+            **dict.fromkeys(COMPOSITES, decomposed),
+            _aten.copy_.default: self.copy,
+            BACKWARD: self.backward,
+        }
+
+    def install(self, session: Session) -> None:
+        session.state[self] = _State()
+
+    def remove(self, session: Session) -> None:
+        del session.state[self]
+
+    def unread(self, session: Session) -> list[nn.Module]:
+        """Modules that multiplied activations or took a softmax, and completed no call."""
+        return list(session.state[self].unread.values())
+
+    def follow(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
+        """What is made of scores or weights, place by place, is what it was."""
+        result = func(*args, **kwargs)
+        if func in PROJECTIONS:
+            session.origins.note(func, args, result)
+        state: _State = session.state[self]
+        if state.chains:
+            chain = next((c for x in _tensors(args) if (c := state.chains.get(x))), None)
+            made = result[0] if isinstance(result, tuple) else result
+            if chain is not None and isinstance(made, Tensor) and not made.is_nested:
+                state.chains[made] = chain
+        return result
+
+    def copy(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
+        """Scores that are written into another tensor."""
+        result = func(*args, **kwargs)
+        state: _State = session.state[self]
+        if state.chains and (chain := state.chains.get(args[1])) is not None:
+            state.chains[args[0]] = chain
+        return result
+
+    def product(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
+        """A product: of queries and keys, of weights and values, or of something else."""
+        state: _State = session.state[self]
+        result = func(*args, **kwargs)
+        if func in PROJECTIONS:
+            session.origins.note(func, args, result)
+        a, b = (args[i] for i in PRODUCTS[func])
+        chain_a, chain_b = state.chains.get(a), state.chains.get(b)
+        for chain, weights, other, swapped in ((chain_a, a, b, False), (chain_b, b, a, True)):
+            if chain is not None and chain.weights is not None:
+                if not self._finish(session, chain, weights, other, result, swapped):
+                    state.chains[result] = chain  # heads were mixed
+                return result
+        if chain_a is not None or chain_b is not None:
+            state.chains[result] = chain_a or chain_b  # type: ignore[assignment]
+        elif func is not _aten.mm.default or not self._has_parameter(session, state, a, b):
+            state.chains[result] = Chain(a, b.mT)
+            module = _innermost(running())
+            if module is not None:
+                state.unread.setdefault(id(module), module)
+        return result
+
+    def softmax(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
+        """A softmax: of scores, if those were followed here."""
+        state: _State = session.state[self]
+        x, dim, *rest = args
+        chain = state.chains.get(x)
+        last = x.dim() >= 2 and dim in (-1, x.dim() - 1) and x.numel() > 0
+        if chain is None or chain.weights is not None or not last:
+            module = _innermost(running()) if x.dim() > 2 else None
+            if module is not None:
+                state.unread.setdefault(id(module), module)
+            return func(*args, **kwargs)
+        place = session.place(chain.q, chain.k, None)
+        if place is None:
+            return func(*args, **kwargs)
+        layout = Layout.of(x, _innermost(iter(place.runs)))
+        done = Chain(chain.q, chain.k, None, layout, place)
+        x, empty = self._cut(session, done, x) if session.cuts else (x, None)
+        result = func(x, dim, *rest, **kwargs)
+        if empty is not None:
+            result = result.masked_fill(empty, 0.0)
+        done.weights = result
+        if session.needs_gradient(place, args[0]):
+            state.backward[result] = done
+        state.chains[result] = done
+        return result
+
+    def _cut(self, session: Session, chain: Chain, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The scores without forbidden links, and rows that are left with nothing."""
+        layout, place = chain.layout, chain.place
+        assert layout is not None and place is not None
+        scores = layout.apply(x)
+        visible = Weights(scores > LOWEST)
+        chain.in_use = visible.in_use()
+        links = session.forbidden(place, visible)
+        if links is None:
+            return x, None
+        chain.cut = True
+        forbidden = links.whole(scores.shape[2]).to(x.device)
+        hidden = forbidden | (scores <= LOWEST)
+        empty = forbidden.any(-1, keepdim=True) & hidden.all(-1, keepdim=True)
+        shape = scores.shape
+        x = x.masked_fill(layout.undo(forbidden.expand(shape)), -torch.inf)
+        return x, layout.undo(empty.expand(shape))
+
+    def _finish(
+        self, session: Session, chain: Chain, operand: Tensor, other: Tensor, result: Tensor,
+        swapped: bool,
+    ) -> bool:  # fmt: skip
+        """Announce a call, if this product sums weights over the keys."""
+        assert chain.weights is not None and chain.layout is not None and chain.place is not None
+        with counted_views():
+            return self._announce(session, chain, operand, other, result, swapped)
+
+    def _announce(
+        self, session: Session, chain: Chain, operand: Tensor, other: Tensor, result: Tensor,
+        swapped: bool,
+    ) -> bool:  # fmt: skip
+        assert chain.weights is not None and chain.layout is not None and chain.place is not None
+        weights = chain.layout.apply(chain.weights)
+        if swapped:
+            operand, other, result = operand.mT, other.mT, result.mT
+        keys = operand.shape[-1]
+        b, h, q, k = weights.shape
+        sums_over_keys = keys in (k, k - 1) and (keys != h or operand.stride(-1) == 1)
+        if not sums_over_keys or operand.numel() != b * h * q * keys:
+            return False
+        weights = weights[..., :keys]
+        v, output = _values(weights, operand, other, result, chain)
+        state: _State = session.state[self]
+        for run in chain.place.runs:
+            state.unread.pop(id(run.module), None)
+        told, inputs = session.announced, Weights(weights, v, chain.layout.rank)
+        explained = inputs if told is None or chain.cut else told.explain(inputs)
+        chain.gradients = session.announce(chain.place, explained, output, chain.in_use)
+        if explained is not inputs and state.backward.pop(chain.weights) is not None:
+            told.gradients = chain.gradients  # that of the output, which takes less memory
+        return True
+
+    def backward(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
+        """The backward pass of a softmax whose call was announced."""
+        chain = session.state[self].backward.get(args[1])
+        if chain is not None and chain.gradients is not None and chain.layout is not None:
+            chain.gradients.weights = chain.layout.apply(args[0].detach())
+        return func(*args, **kwargs)
+
+    def _has_parameter(self, session: Session, state: _State, *tensors: Tensor) -> bool:
+        """Whether one of the tensors is a parameter of a model that is listened to."""
+        for listener in session.listeners:
+            if id(listener) not in state.known:
+                state.known.add(id(listener))
+                for parameter in (*listener.model.parameters(), *listener.model.buffers()):
+                    if not parameter.is_sparse and parameter.layout == torch.strided:
+                        state.parameters.add(parameter.untyped_storage()._cdata)
+        return any(session.origins.of(x)[0] in state.parameters for x in tensors)
+
+
+def _values(
+    weights: Tensor, operand: Tensor, other: Tensor, result: Tensor, chain: Chain
+) -> tuple[Tensor | None, Tensor | None]:
+    """Values ``(b, g, k, e)`` and output ``(b, h, q, e)`` of a product, if they can be told."""
+    b, h, q, k = weights.shape
+    e = other.shape[-1]
+    batches = other.shape[0] if other.dim() == 3 else 1
+    flat = weights.reshape(b * h * q, k)
+    rows = operand.reshape(-1, k)
+    assert chain.layout is not None and chain.place is not None
+    probe = min(q, len(flat) - 1)  # a row of the second head
+    same = not len(flat) or equal(flat[probe], rows[probe].to(flat.dtype))
+    if not chain.layout.plain or not (same or chain.place.module.training):
+        return None, None
+    output = result.reshape(b, h, q, e)
+    if other.dim() == 2:
+        return other.expand(b, 1, k, e), output
+    if batches % b:
+        return None, output
+    return other.reshape(b, batches // b, k, e), output
+
+
+def _tensors(args: Args) -> Iterator[Tensor]:
+    for x in args:
+        if isinstance(x, Tensor):
+            yield x
+        elif isinstance(x, list | tuple):
+            yield from (y for y in x if isinstance(y, Tensor))
+
+
+def _innermost(runs: Iterator[Run]) -> nn.Module | None:
+    return next((run.module for run in runs if not is_part(run.module)), None)

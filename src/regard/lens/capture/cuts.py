@@ -1,0 +1,337 @@
+"""`cut`: a model runs with some links of its attention forbidden."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import index
+from typing import SupportsIndex
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.errors import OptionError
+from regard.lens.capture.forbidden import Forbidden
+from regard.lens.capture.inputs import Inputs
+from regard.lens.capture.positions import Position, Progress
+from regard.lens.capture.session import Listener, capturing
+from regard.lens.capture.unseen import check_seen
+
+Numbers = SupportsIndex | Sequence[SupportsIndex] | Tensor
+KINDS = ("self", "cross")
+_ALL = -(2**31)
+"""Stands for all heads, or all sequences of the batch, in an array of numbers."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Links that are forbidden: from each of these queries to each of these keys.
+
+    Args:
+        query: position of the word that looks, or several; -1 is the last there is. None, with
+            `key` None as well: all of them, and so whole heads.
+        key: position of the word that is looked at, or several.
+        layer: the name of a module, or which of those that attend, in the order of their first
+            call; all, if not said.
+        heads: which, numbered from 0; all, if not said.
+        row: which sequence of the batch; all, if not said.
+        kind: ``"self"`` for links within a sequence, ``"cross"`` for those to another.
+    """
+
+    query: Numbers | None
+    key: Numbers | None
+    layer: str | int | None = None
+    heads: Numbers | None = None
+    row: int | None = None
+    kind: str = "self"
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise OptionError(f"cut: kind={self.kind!r}, expected 'self' or 'cross'")
+        for name in ("query", "key", "heads"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else _numbers(value, name))
+        if (self.query is None) is not (self.key is None):
+            raise OptionError("cut: a link needs both a query and a key, two positions")
+
+
+def _numbers(value: Numbers, name: str) -> tuple[int, ...]:
+    """One or several whole numbers, or an error that says what is none."""
+    try:
+        if isinstance(value, Tensor):
+            value = value.reshape(-1).tolist()
+        if isinstance(value, SupportsIndex):
+            return (index(value),)
+        return tuple(index(one) for one in value)
+    except TypeError:
+        raise OptionError(
+            f"cut: {name}={value!r}, expected a whole number or several; words become positions "
+            "by the tokenizer that belongs to the model"
+        ) from None
+
+
+@contextmanager
+def cut(
+    model: nn.Module,
+    edges: Iterable[tuple[Numbers, Numbers] | Cut] = (),
+    layers: str | int | Sequence[str | int] | None = None,
+    heads: Numbers | Sequence[tuple[str | int, int]] | None = None,
+    *,
+    kind: str = "self",
+) -> Iterator[None]:
+    """A context in which the model runs without some links of its attention.
+
+    A link that is cut is masked: its weight is 0, and the softmax gives it to the other keys. A
+    query that is left with nothing to look at gets exactly 0.
+
+    Args:
+        model: any that `watch` can see.
+        edges: pairs of positions, from the word that looks to the word that is looked at; of
+            ``kind="cross"``, from a target to a source. They are those of the looks of `watch`:
+            negative ones count from the end, and with a cache they count in the whole text. Or
+            `Cut`, which says more.
+        layers: the names of the modules (those of ``list(seen)``), or which of those of this kind
+            that attend, in the order of their first call; all, if not said.
+        heads: which heads the edges are cut in, numbered from 0; all, if not said. Without edges,
+            whole heads, as pairs of layer and head: ``heads=[(3, 5)]``.
+        kind: ``"self"`` or ``"cross"``.
+
+    A link that never comes up while the model runs is an error in the end.
+
+    >>> from regard.lens.capture import watch
+    >>> model = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    >>> x = torch.randn(1, 3, 8)
+    >>> with cut(model, [(0, 2)], heads=1), watch(model) as seen:
+    ...     output, _ = model(x, x, x)
+    >>> seen[""].weights()[0, :, 0, 2] > 0
+    tensor([ True, False])
+    >>> with cut(model, heads=[(0, 1)]), watch(model) as seen:
+    ...     output, _ = model(x, x, x)
+    >>> seen[""].weights().sum(-1).flatten(0, 1)
+    tensor([[1.0000, 1.0000, 1.0000],
+            [0.0000, 0.0000, 0.0000]])
+    """
+    cutter = _Cutter(model, _cuts(list(edges), layers, heads, kind))
+    with capturing(cutter) as session:
+        before = session.operators.copy()
+        yield
+        check_seen(cutter, bool(cutter.order), session, session.operators - before)
+        cutter.check()
+
+
+def _cuts(
+    edges: list[tuple[Numbers, Numbers] | Cut],
+    layers: str | int | Sequence[str | int] | None,
+    heads: Numbers | Sequence[tuple[str | int, int]] | None,
+    kind: str,
+) -> list[Cut]:
+    """What is asked for, as records."""
+    if _are_pairs(heads):
+        if edges:
+            raise OptionError(
+                "cut: heads are pairs of layer and head, which cut whole heads; with edges give "
+                "their numbers, and layers="
+            )
+        return [Cut(None, None, layer, head, kind=kind) for layer, head in heads]  # type: ignore[misc, union-attr]
+    chosen = [layers] if isinstance(layers, str | SupportsIndex | None) else list(layers)
+    cuts = []
+    for edge in edges:
+        if isinstance(edge, Cut):
+            cuts.append(edge)
+            continue
+        try:
+            query, key = edge
+        except (TypeError, ValueError):
+            raise OptionError(
+                f"cut: edge {edge!r}, expected a pair (from, to) of positions"
+            ) from None
+        if query is None or key is None:
+            raise OptionError("cut: a link needs both a query and a key, two positions")
+        cuts += [Cut(query, key, layer, heads, kind=kind) for layer in chosen]  # type: ignore[arg-type]
+    return cuts
+
+
+def _are_pairs(heads: object) -> bool:
+    return isinstance(heads, list | tuple) and any(isinstance(one, list | tuple) for one in heads)
+
+
+class _Links:
+    """The links of some cuts, as arrays: batch row, head, query, key."""
+
+    def __init__(self, cuts: list[tuple[int, Cut]]) -> None:
+        columns: list[tuple[int, int, int, int, int]] = []
+        self.whole = [(i, one) for i, one in cuts if one.query is None]
+        for i, one in cuts:
+            heads = (_ALL,) if one.heads is None else one.heads
+            row = _ALL if one.row is None else one.row
+            assert isinstance(heads, tuple)
+            for query in one.query or ():  # type: ignore[union-attr]
+                for key in one.key or ():  # type: ignore[union-attr]
+                    columns += [(i, row, head, query, key) for head in heads]
+        self.number, self.row, self.head, self.query, self.key = (
+            np.array(columns, dtype=np.int64).reshape(-1, 5).T
+        )
+        self.by_row = np.array([one.row is not None for _, one in cuts]).any()
+        self.by_head = np.array([one.heads is not None for _, one in cuts]).any()
+
+    def found(
+        self, position: Position, q: int, k: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Which links lie in a call, and their queries and keys, counted in it."""
+        query = np.where(self.query < 0, self.query + position.queries, self.query) - position.query
+        key = np.where(self.key < 0, self.key + position.keys, self.key) - position.key
+        inside = (query >= 0) & (query < q) & (key >= 0) & (key < k)
+        return inside, query[inside], key[inside]
+
+
+class _Cutter(Listener):
+    """Forbids links, and remembers which came up."""
+
+    cuts = True
+
+    def __init__(self, model: nn.Module, cuts: list[Cut]) -> None:
+        super().__init__(model, "cut")
+        self._cuts = cuts
+        self._met: set[int] = set()
+        self._progress = Progress()
+        self._links: dict[tuple[str, str], _Links] = {}
+        self.order: dict[str, dict[str, tuple[int, int]]] = {}
+        """By kind and name, in the order of first calls: how many queries and keys there were."""
+        known = list(self.names.values())
+        for layer in {one.layer for one in cuts if isinstance(one.layer, str)}:
+            if _plain(layer) not in known:
+                near = difflib.get_close_matches(layer, known, n=1)
+                raise OptionError(
+                    f"cut: layer {layer!r} is no module of the model"
+                    + (f"; did you mean {near[0]!r}?" if near else "; list(seen) has their names")
+                )
+
+    def forbidden(self, name: str, kind: str, inputs: Inputs) -> Forbidden | None:
+        b, h, q, k = inputs.sizes
+        position = self._progress.place(name, kind, q, inputs.in_use())
+        order = self.order.setdefault(kind, {})
+        before = order.get(name, (0, 0))
+        order[name] = max(before[0], position.queries), max(before[1], position.keys)
+        links = self._of(name, kind)
+        self._check_numbers(links, b, h, name)
+        inside, queries, keys = links.found(position, q, k)
+        self._met.update(links.number[inside].tolist(), (i for i, _ in links.whole))
+        if not inside.any() and not links.whole:
+            return None
+        rows = np.arange(q) if links.whole else np.unique(queries)
+        shape = (b if links.by_row else 1, h if links.by_head else 1, len(rows), k)
+        pairs = np.zeros(shape, dtype=bool)
+        for _, one in links.whole:
+            row = slice(None) if one.row is None else one.row
+            for head in (slice(None),) if one.heads is None else one.heads:  # type: ignore[union-attr]
+                pairs[row, head] = True
+        self._fill(
+            pairs, links.row[inside], links.head[inside], np.searchsorted(rows, queries), keys
+        )
+        return Forbidden(tuple(rows.tolist()), torch.from_numpy(pairs))
+
+    @staticmethod
+    def _fill(
+        pairs: np.ndarray, row: np.ndarray, head: np.ndarray, query: np.ndarray, key: np.ndarray
+    ) -> None:
+        """Mark links; those of all rows, or of all heads, are marked at once."""
+        every_row, every_head = row == _ALL, head == _ALL
+        for no_row in (True, False):
+            for no_head in (True, False):
+                some = (every_row == no_row) & (every_head == no_head)
+                if not some.any():
+                    continue
+                at_row = slice(None) if no_row else row[some]
+                at_head = slice(None) if no_head else head[some]
+                if no_row and not no_head:
+                    pairs[:, at_head, query[some], key[some]] = True
+                elif no_head and not no_row:
+                    pairs.swapaxes(1, 3)[at_row, key[some], query[some]] = True
+                else:
+                    pairs[at_row, at_head, query[some], key[some]] = True
+
+    def _of(self, name: str, kind: str) -> _Links:
+        """The links that concern a module, by its name or by which of its kind it is."""
+        if (name, kind) not in self._links:
+            number = list(self.order[kind]).index(name)
+            self._links[name, kind] = _Links(
+                [
+                    (i, one)
+                    for i, one in enumerate(self._cuts)
+                    if one.kind == kind
+                    and (one.layer is None or one.layer == number or _plain(str(one.layer)) == name)
+                ]
+            )
+        return self._links[name, kind]
+
+    def _check_numbers(self, links: _Links, b: int, h: int, name: str) -> None:
+        """Raise if a head or a sequence of the batch is not there."""
+        heads = [x for _, one in links.whole for x in (one.heads or ())]  # type: ignore[union-attr]
+        rows = [one.row for _, one in links.whole if one.row is not None]
+        for axis, size, what, numbers in (
+            ("heads", h, "heads", [*links.head.tolist(), *heads]),
+            ("row", b, "sequences in the batch", [*links.row.tolist(), *rows]),
+        ):
+            for number in numbers:
+                if number != _ALL and not -size <= number < size:
+                    raise OptionError(
+                        f"cut: {axis}={number}, but there are {size} {what} in {_listed([name])}, "
+                        "numbered from 0"
+                    )
+
+    def check(self) -> None:
+        """Raise if the model ran, but a link never came up."""
+        missed = [one for i, one in enumerate(self._cuts) if i not in self._met]
+        if not self.ran or not missed:
+            return
+        one = missed[0]
+        order = self.order.get(one.kind, {})
+        text = f"cut: the link {_pair(one)} never came up"
+        if len(missed) > 1:
+            text += f", nor did {len(missed) - 1} more"
+        names = [
+            name
+            for i, name in enumerate(order)
+            if one.layer is None or one.layer == i or _plain(str(one.layer)) == name
+        ]
+        if not names:
+            where = "the model" if one.layer is None else f"layer {one.layer!r}"
+            other = KINDS[one.kind == "self"]
+            there = [
+                f"{kind}-attention in {_listed(self.order[kind])}"
+                for kind in KINDS
+                if self.order.get(kind)
+            ]
+            raise OptionError(
+                f"{text}: no {one.kind}-attention was seen in {where}; there was "
+                f"{' and '.join(there)}"
+                + (f" (say kind={other!r} to cut it)" if self.order.get(other) else "")
+            )
+        queries, keys = (max(order[name][i] for name in names) for i in range(2))
+        raise OptionError(
+            f"{text}: there were {queries} queries and {keys} keys, numbered from 0, in "
+            f"{_listed(names)}"
+        )
+
+
+def _plain(layer: str) -> str:
+    """The name of a module, which `Seen` may have marked by its kind."""
+    return layer.removesuffix(":self").removesuffix(":cross")
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = [repr(name) if name else "the model" for name in names]
+    return ", ".join(shown[:3]) + (f" and {len(shown) - 3} more" if len(shown) > 3 else "")
+
+
+def _pair(one: Cut) -> str:
+    def shown(positions: Numbers | None) -> str:
+        if positions is None:
+            return "all"
+        assert isinstance(positions, tuple)
+        return str(positions[0] if len(positions) == 1 else list(positions))
+
+    return f"({shown(one.query)}, {shown(one.key)})"

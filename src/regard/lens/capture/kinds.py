@@ -1,0 +1,125 @@
+"""Self-attention or cross-attention: what a call is, by what the module around it was given.
+
+In this order:
+
+1. The innermost module with parameters was given one sequence: self-attention.
+2. It was given several, and the queries were projected from the same sequence as the keys or the
+   values (through linear layers, norms, copies): self-attention; from another: cross-attention.
+3. The projections were not seen: self-attention if there are as many keys as the module's first
+   sequence is long and its other sequences are not; else cross-attention.
+4. No module has parameters: self-attention if there are as many queries as keys.
+
+Arguments that are called masks, biases, positions or caches are no sequences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from regard.lens.capture.modules import Identity, Run, has_parameters, identity, sequences
+from regard.lens.capture.storage import StorageMap
+
+_aten = torch.ops.aten
+NORMS = {
+    _aten.native_layer_norm.default: 0,
+    _aten.layer_norm.default: 0,
+    _aten._fused_rms_norm.default: 0,
+    _aten.rms_norm.default: 0,
+    _aten.clone.default: 0,
+    _aten._to_copy.default: 0,
+    _aten.to.dtype: 0,
+}
+"""Operators whose result is another form of one of their arguments, and of which."""
+PROJECTIONS = NORMS | {
+    _aten.linear.default: 0,
+    _aten.addmm.default: 1,
+    _aten.mm.default: 0,
+    _aten.add.Tensor: 0,
+    _aten.mul.Tensor: 0,
+    _aten.mul.Scalar: 0,
+    _aten.div.Tensor: 0,
+    _aten.cat.default: 0,
+}
+"""The same, and operators that make queries, keys and values of a sequence."""
+STEPS = 16
+"""How many operators back the origin of a tensor is looked for."""
+_ARITHMETIC = (_aten.add.Tensor, _aten.mul.Tensor, _aten.div.Tensor)
+
+
+class _Step(NamedTuple):
+    result: Identity
+    source: Identity
+    norm: bool
+    keep: StorageWeakRef | None
+    """Keeps the identity of the source from being given to another tensor."""
+
+
+class Origins:
+    """What each projection and norm was made from."""
+
+    def __init__(self) -> None:
+        self._paths: StorageMap[tuple[_Step, ...]] = StorageMap()
+
+    def note(self, func: object, args: tuple[object, ...], result: object) -> None:
+        """An operator of `PROJECTIONS` has run."""
+        source = args[PROJECTIONS[func]]  # type: ignore[index]
+        if isinstance(source, list | tuple):
+            source = source[-1]  # new keys are put behind those of a cache
+        result = result[0] if isinstance(result, tuple) else result
+        if not isinstance(source, Tensor) or not isinstance(result, Tensor) or result.is_nested:
+            return
+        if func in _ARITHMETIC and isinstance(args[1], Tensor) and args[1].dim() > 1:
+            return  # only a bias or a scale
+        step = _Step(identity(result), identity(source), func in NORMS, _memory(source))
+        if step.source[0] != step.result[0]:
+            before = self._paths.get(source) or ()
+            self._paths[result] = (step, *before)[:STEPS]
+
+    def of(self, x: Tensor, given: Collection[Identity] = ()) -> Identity:
+        """What a tensor was projected from: one of the given tensors, or as far as is known.
+
+        A given one that is a norm of another tensor is taken for that.
+        """
+        found, inside = identity(x), True
+        for step in self._paths.get(x) or ():
+            inside = inside and found not in given
+            if not (inside or (step.norm and step.result == found)):
+                break
+            found = step.source
+        return found
+
+
+def _memory(x: Tensor) -> StorageWeakRef | None:
+    return None if x.is_nested else StorageWeakRef(x.untyped_storage())
+
+
+def kind_of(
+    runs: Sequence[Run], q: Tensor | None, k: Tensor, v: Tensor | None, origins: Origins
+) -> str:
+    """``"self"`` or ``"cross"``, for queries, keys and values in the innermost running module."""
+    for i, run in enumerate(runs):
+        given = sequences(run)
+        parameters = has_parameters(run.module)
+        if not given or not (parameters or i == len(runs) - 1):
+            continue  # it was handed queries, keys and values ready-made
+        if len(given) == 1:
+            return "self"
+        if not parameters:
+            break
+        ends = {identity(x) for x in given}
+        of_q = None if q is None else origins.of(q, ends)
+        others = [origins.of(x, ends) for x in (k, v) if x is not None]
+        if of_q in others:
+            return "self"
+        known = {origins.of(x, ends) for x in given}
+        if of_q in known and any(one in known for one in others):
+            return "cross"
+        keys = k.shape[-2]
+        fits = [keys in x.shape[:-1] for x in given]
+        return "self" if fits[0] and not any(fits[1:]) else "cross"
+    return "self" if q is None or q.shape[-2] == k.shape[-2] else "cross"

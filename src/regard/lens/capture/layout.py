@@ -1,0 +1,77 @@
+"""`Layout`: which axes of a tensor of weights are batch, heads, queries and keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from torch import Tensor, nn
+
+HEADS = (
+    "num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead", "num_head", "n_attn_heads",
+)  # fmt: skip
+"""Names under which modules have their number of heads."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a tensor of weights becomes ``(b, h, q, k)``: its axes in another order, then joined."""
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    heads: int
+    """How many heads are joined with the batch in the first axis; 1 if they are not."""
+
+    @staticmethod
+    def of(x: Tensor, module: nn.Module | None) -> Layout:
+        """The layout of weights that a module made.
+
+        Heads are the axis before queries and keys, unless the module's number of heads says that
+        they are another, or that they are joined with the batch.
+        """
+        heads = _heads(module)
+        shape, axes = tuple(x.shape), list(range(x.dim()))
+        if x.dim() <= 3:
+            joined = x.dim() == 3 and heads > 1 and shape[0] % heads == 0
+            return Layout(shape, tuple(axes), heads if joined else 1)
+        if heads > 1 and shape[-3] != heads:
+            found = [axis for axis in axes[:-1] if shape[axis] == heads]
+            if len(found) == 1:
+                axes.remove(found[0])
+                axes.insert(-2, found[0])
+        return Layout(shape, tuple(axes), 1)
+
+    @property
+    def rank(self) -> int:
+        """The rank of the weights without an axis of heads; 4 if they have one."""
+        return len(self.shape) if len(self.shape) < 4 and self.heads == 1 else 4
+
+    @property
+    def plain(self) -> bool:
+        """Whether the axes are in their order."""
+        return self.order == tuple(range(len(self.shape)))
+
+    def apply(self, x: Tensor) -> Tensor:
+        """Weights or their gradient as ``(b, h, q, k)``; the last axis may be shorter."""
+        x = x if self.plain else x.permute(self.order)
+        q, k = x.shape[-2:]
+        if x.dim() <= 3:
+            return x.reshape(-1, self.heads, q, k)
+        return x.reshape(prod(x.shape[:-3]), x.shape[-3], q, k)
+
+    def undo(self, x: Tensor) -> Tensor:
+        """From ``(b, h, q, k)`` back to the layout of the model; axes of size 1 stay."""
+        x = x.reshape(tuple(self.shape[axis] for axis in self.order))
+        return x if self.plain else x.permute([self.order.index(axis) for axis in range(x.dim())])
+
+
+def _heads(module: nn.Module | None) -> int:
+    """How many heads a module says it has, or its configuration, or a module in it; else 1."""
+    if module is None:
+        return 1
+    for thing in (module, getattr(module, "config", None), *module.children()):
+        for name in HEADS:
+            value = getattr(thing, name, None)
+            if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                return value
+    return 1

@@ -1,0 +1,169 @@
+"""Inputs of PyTorch's attention modules on their fast path, which are handed vectors.
+
+The fused operators of `nn.MultiheadAttention` and `nn.TransformerEncoderLayer` never show queries,
+keys and values. They are computed again when asked for, exact to the rounding of a matrix product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from regard.attention._call import Call, autocasts, exactly
+from regard.attention._prepare import prepare
+from regard.attention.masks import Dense, Keys, Mask, Padding
+from regard.lens.capture.inputs import Change, Sizes
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What such an operator was given.
+
+    Tensors by name: ``x`` ``(b, n, width)``, which may be nested; ``weight`` and ``bias`` of queries,
+    keys and values together; a ``norm_weight`` and ``norm_bias`` that come before; and the mask,
+    ``attn_mask`` ``(#b, #h, q, k)`` or ``key_padding_mask`` ``(b, k)``, where whatever is not 0
+    forbids.
+    """
+
+    tensors: dict[str, Tensor]
+    heads: int
+    epsilon: float | None = None
+    """Of the norm, if there is one."""
+    autocast: torch.dtype | None = None
+
+    @property
+    def sizes(self) -> Sizes:
+        x = self.tensors["x"]
+        n = int(_lengths(x).max()) if x.is_nested else x.shape[1]
+        return x.size(0), self.heads, n, n
+
+    @property
+    def keys(self) -> None:
+        return None
+
+    def in_use(self) -> int:
+        return self.sizes[3]
+
+    def map(self, change: Change, change_mask: Change) -> Projection:
+        changed = {
+            name: (change_mask if "mask" in name else change)(x) for name, x in self.tensors.items()
+        }
+        return replace(self, tensors=changed)
+
+    def with_keys(self, k: Tensor | None, v: Tensor) -> Projection:
+        raise NotImplementedError
+
+    def call(self) -> Call:
+        device = self.tensors["x"].device
+        with torch.autocast(device.type, dtype=self.autocast, enabled=self.autocast is not None):
+            x = self.padded()
+            if self.epsilon is not None:
+                norm = self.tensors.get("norm_weight"), self.tensors.get("norm_bias")
+                x = F.layer_norm(x, x.shape[-1:], *norm, self.epsilon)
+            x = F.linear(x, self.tensors["weight"], self.tensors["bias"])
+            q, k, v = x.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        with exactly(device):
+            return prepare("watch", q, k, v, self._mask(), None, "scaled_dot", 0.0)
+
+    def padded(self) -> Tensor:
+        """The vectors ``(b, n, width)``, with zeros where a nested tensor has none."""
+        x = self.tensors["x"]
+        return x.to_padded_tensor(0.0) if x.is_nested else x
+
+    def _mask(self) -> Mask | None:
+        x, masks = self.tensors["x"], []
+        if x.is_nested:
+            there: Mask = Padding(_lengths(x))
+            masks += [there, Dense(there.tensor(1, self.sizes[3]).mT)]  # padding sees nothing
+        if "key_padding_mask" in self.tensors:
+            masks.append(Keys(~_slim(self.tensors["key_padding_mask"]).to(torch.bool)))
+        if "attn_mask" in self.tensors:
+            masks.append(Dense(~_slim(self.tensors["attn_mask"]).to(torch.bool)))
+        return reduce(and_, masks) if masks else None
+
+
+def from_fast_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim: int,
+    num_head: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    mask: Tensor | None = None,
+    need_weights: bool = True,
+    average_attn_weights: bool = True,
+    mask_type: int | None = None,
+) -> Projection:
+    """A call of `torch._native_multi_head_attention`: its arguments."""
+    return _fast(query, num_head, qkv_weight, qkv_bias, mask, mask_type)
+
+
+def from_fast_layer(
+    src: Tensor,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: Tensor,
+    qkv_bias: Tensor,
+    proj_weight: Tensor,
+    proj_bias: Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: Tensor,
+    norm_bias_1: Tensor,
+    norm_weight_2: Tensor,
+    norm_bias_2: Tensor,
+    ffn_weight_1: Tensor,
+    ffn_bias_1: Tensor,
+    ffn_weight_2: Tensor,
+    ffn_bias_2: Tensor,
+    mask: Tensor | None = None,
+    mask_type: int | None = None,
+) -> Projection:
+    """A call of `torch._transformer_encoder_layer_fwd`: its arguments."""
+    projection = _fast(src, num_heads, qkv_weight, qkv_bias, mask, mask_type)
+    if not norm_first:
+        return projection
+    norm = {"norm_weight": norm_weight_1, "norm_bias": norm_bias_1}
+    return replace(projection, tensors=projection.tensors | norm, epsilon=eps)
+
+
+def _fast(
+    query: Tensor,
+    heads: int,
+    weight: Tensor,
+    bias: Tensor,
+    mask: Tensor | None,
+    mask_type: int | None,
+) -> Projection:
+    """A call on the fast path, where a mask of type 1 is ``(b, k)``."""
+    tensors = {"x": query, "weight": weight, "bias": bias}
+    if mask is not None and mask_type == 1:
+        tensors["key_padding_mask"] = mask
+    elif mask is not None:
+        tensors["attn_mask"] = mask[(None,) * (4 - mask.dim())]
+    return Projection(tensors, heads, autocast=_autocast(query))
+
+
+def _slim(x: Tensor) -> Tensor:
+    """A mask without the repetitions that expanding made."""
+    for axis in range(x.dim() - 1):
+        if x.shape[axis] > 1 and x.stride(axis) == 0:
+            x = x.narrow(axis, 0, 1)
+    return x
+
+
+def _autocast(x: Tensor) -> torch.dtype | None:
+    return torch.get_autocast_dtype(x.device.type) if autocasts(x.device) else None
+
+
+def _lengths(nested: Tensor) -> Tensor:
+    return nested._nested_tensor_size()[:, 0]

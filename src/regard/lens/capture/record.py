@@ -1,0 +1,144 @@
+"""`AttentionRecord`: one call of attention of a watched model, read when it is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from regard.attention import look as look_at
+from regard.attention._call import HALF, Call, exactly
+from regard.attention.record import Look
+from regard.lens.capture.inputs import Inputs, Sizes, Weights
+from regard.lens.capture.positions import Position
+from regard.lens.capture.storage import Kept, KeyCache, MaskPool
+
+
+@dataclass(eq=False)
+class Gradients:
+    """What a backward pass brought for one call; filled in while it runs."""
+
+    output: Tensor | None = None
+    """With respect to the output ``(b, h, q, e)``."""
+    weights: Tensor | None = None
+    """With respect to the weights ``(b, h, q, k)``, where those were seen and not the output."""
+
+
+@dataclass(eq=False)
+class Attended:
+    """A call of attention that has run, as an adapter announces it."""
+
+    inputs: Inputs
+    output: Tensor | None
+    """``(b, h, q, e)``, if it was visible."""
+    in_use: int
+    """How many keys could be looked at; a cache of fixed length has more."""
+    gradients: Gradients = field(default_factory=Gradients)
+
+
+class AttentionRecord:
+    """One call: its inputs, kept by reference where that is safe, its output and its gradients."""
+
+    def __init__(
+        self,
+        call: Attended,
+        masks: MaskPool,
+        position: Position,
+        before: AttentionRecord | None,
+    ) -> None:
+        """`before` is the last call of the same module, which this one may continue."""
+        inputs, output = call.inputs, call.output
+        self.sizes: Sizes = inputs.sizes
+        self.position = position
+        self.gradients = call.gradients
+        self._kept: list[Kept] = []
+        self._cache = self._keys(inputs, before)
+        if self._cache is not None and inputs.keys is not None:  # held there, and not here
+            k, v = inputs.keys
+            inputs = inputs.with_keys(None if k is None else _stand_in(k), _stand_in(v))
+        self._inputs = inputs.map(
+            lambda x: self._keep(Kept(x)), lambda x: self._keep(masks.keep(x))
+        )
+        self._output = None if output is None else Kept(output)
+        self._look: Look | None = None
+
+    def _keys(self, inputs: Inputs, before: AttentionRecord | None) -> KeyCache | None:
+        """Where the keys are held, if the call continues another or may be continued."""
+        keys, position = inputs.keys, self.position
+        if keys is None or not (position.text or position.continues):
+            return None
+        if before is not None and before._cache is not None and position.continues:
+            if before._cache.extend(*keys, position.key, position.keys):
+                return before._cache
+        return KeyCache(*keys, position.key, position.keys)
+
+    def _keep(self, kept: Kept) -> Tensor:
+        self._kept.append(kept)
+        return kept._tensor
+
+    def release(self) -> None:
+        """Let go of the autograd graph, once the context has ended."""
+        cached = [] if self._cache is None else self._cache.kept
+        output = [] if self._output is None else [self._output]
+        for kept in (*self._kept, *cached, *output):
+            kept.release()
+        if not self._kept:
+            return
+        kept_by_id = iter(self._kept)
+        self._inputs = self._inputs.map(
+            lambda _: next(kept_by_id)._tensor, lambda _: next(kept_by_id)._tensor
+        )
+
+    def call(self) -> Call:
+        """The call in regard's form; raises if a tensor of it has been changed since."""
+        for kept in self._kept:
+            _ = kept.tensor
+        with torch.inference_mode(False), torch.no_grad():
+            inputs = self._inputs.map(Tensor.detach, Tensor.detach)
+            if self._cache is not None:
+                inputs = inputs.with_keys(*self._cache.part(self.position.key, self.sizes[3]))
+            return inputs.call()
+
+    def look(self) -> Look:
+        """Everything about this call."""
+        if self._look is None:
+            call = self.call()
+            with torch.inference_mode(False), torch.no_grad(), exactly(call.q.device):
+                self._look = Look(call, *self._result(call))
+                if isinstance(self._inputs, Weights):
+                    half = self._inputs.weights.dtype in HALF
+                    self._look.sink = _sink(call, 2e-2 if half else 1e-3)
+        look, gradients = self._look, self.gradients
+        if gradients.output is not None:
+            look.output_gradient = gradients.output.reshape(look.output.shape)
+        if gradients.weights is not None:
+            look.weights_gradient = gradients.weights
+        return look
+
+    def _result(self, call: Call) -> tuple[Tensor, Tensor | None]:
+        """What came out ``(b, h, q, e)``, computed again where the model has changed it since."""
+        b, h, q, _ = self.sizes
+        e = call.v.shape[3]
+        if self._output is not None and not self._output.changed:
+            return self._output.tensor.reshape(b, h, q, e), None
+        if e == 0:
+            return call.q.new_zeros(b, h, q, 0), None
+        seen = look_at(call.q, call.k, call.v, mask=call.mask, bias=call.bias, score=call.score)
+        return seen.output, seen.logsumexp
+
+
+def _stand_in(x: Tensor) -> Tensor:
+    """A tensor of the same shape that takes no memory."""
+    with torch.inference_mode(False):
+        return torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape)
+
+
+def _sink(call: Call, least: float) -> Tensor | None:
+    """The logarithm of what rows ``(b, h, q)`` lack of 1; None if none lacks more than `least`."""
+    assert isinstance(call.bias, Tensor)
+    missing = 1.0 - call.bias.exp().sum(-1)
+    real = missing > least
+    if not bool((real & (call.bias > -torch.inf).any(-1)).any()):
+        return None
+    return missing.masked_fill(~real, 0.0).log()

@@ -1,0 +1,136 @@
+"""`Seen`: what a watched model attended to."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from regard.attention.record import Look
+from regard.errors import WordError
+from regard.lens.capture.joined import JoinedLook
+from regard.lens.capture.links import Links, strongest
+from regard.lens.capture.record import AttentionRecord
+
+
+class UnseenError(WordError, KeyError):
+    """A module that was not seen to attend."""
+
+    __str__ = Exception.__str__  # not KeyError's, which prints its text in quotes
+
+
+class Seen(Mapping[str, Look]):
+    """What was seen: for each module that attends, by its name, a `Look` at all its calls.
+
+    Modules are in the order of their first call. If a module ran several times, its calls are
+    joined: queries one after the other, and each sees the keys of its own call. Where calls continue
+    one another, as in generation, they share their keys, and key j is the word at position j.
+
+    A module that attends to its own sequence as well as to another is there twice, the second time
+    as ``"name:cross"`` (or ``"name:self"``).
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[str, list[AttentionRecord]] = {}
+        self._kinds: dict[str, str] = {}
+        self._order: list[str] = []
+        """Who attended at each call, in the order in which they ran."""
+        self._joined: dict[str, tuple[int, Look]] = {}
+        self.missed: tuple[str, ...] = ()
+        """The classes of modules that attend in a way that could not be read, if there are any."""
+
+    def __getitem__(self, name: str) -> Look:
+        calls = self.calls(name)
+        if len(calls) == 1:
+            return calls[0]
+        if self._joined.get(name, (0,))[0] != len(calls):
+            positions = [record.position for record in self._records[name]]
+            self._joined[name] = len(calls), JoinedLook(name, calls, positions)
+        return self._joined[name][1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._records
+
+    def calls(self, name: str) -> tuple[Look, ...]:
+        """Each call of a module by itself, in order."""
+        return tuple(record.look() for record in self._of(name))
+
+    def layers(self) -> dict[str, Look]:
+        """A look at every call, for models that ran once: one layer after the other, as they ran.
+
+        A module that several layers share, as in ALBERT, is there as ``"name#0"``, ``"name#1"``, …
+        """
+        found: dict[str, Look] = {}
+        so_far: Counter[str] = Counter()
+        for name in self._order:
+            looks = self.calls(name)
+            found[name if len(looks) == 1 else f"{name}#{so_far[name]}"] = looks[so_far[name]]
+            so_far[name] += 1
+        return found
+
+    def kind(self, name: str) -> str:
+        """``"self"`` if the module attends to its own sequence, ``"cross"`` if to another."""
+        self._of(name)
+        return self._kinds[name]
+
+    def links(self, most: int = 100) -> Links:
+        """The links whose cut would change the metric most, of all layers and heads.
+
+        The model must have been watched with ``gradients=True``, and the metric differentiated.
+        Effects are estimates of first order (see `Look.effects`); they are computed in blocks, so
+        memory is linear in the length of the text.
+        """
+        return strongest(self, most)
+
+    def __str__(self) -> str:
+        """A table: the modules, and what they did."""
+        if not self:
+            return "nothing was seen"
+        head = ("module", "kind", "calls", "batch", "heads", "queries", "keys")
+        rows = [head, *(self._row(name) for name in self)]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+        lines = [
+            "  ".join(
+                cell.ljust(width) if i < 2 else cell.rjust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in rows
+        ]
+        lines += [f"not seen: {_why(kind)}" for kind in self.missed]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"Seen({len(self)} modules)\n{self}"
+
+    def _row(self, name: str) -> tuple[str, ...]:
+        sizes = [record.sizes for record in self._records[name]]
+        b, h, _, _ = sizes[-1]
+        queries, k = sum(size[2] for size in sizes), max(size[3] for size in sizes)
+        numbers = (len(sizes), b, h, queries, k)
+        return name or "(the model)", self._kinds[name], *map(str, numbers)
+
+    def _of(self, name: str) -> list[AttentionRecord]:
+        if name in self._records:
+            return self._records[name]
+        if not self._records:
+            raise UnseenError(
+                f"seen: {name!r} is not there, nothing was seen; call the model inside "
+                "`with regard.watch(model) as seen:`, in the same thread"
+            )
+        near = difflib.get_close_matches(str(name), self._records, n=3, cutoff=0.0)
+        raise UnseenError(
+            f"seen: no attention was seen in {name!r}; there are {len(self)} modules, such as "
+            f"{', '.join(map(repr, near))}; print(seen) lists them"
+        )
+
+
+def _why(kind: str) -> str:
+    if "deformable" in kind.lower():
+        return f"{kind} (deformable: it weights sampled points, not keys)"
+    return f"{kind} (it attends in a way that cannot be read)"

@@ -1,0 +1,347 @@
+"""`Session`: the dispatch mode through which one thread is captured, and who wants to know.
+
+PyTorch calls a `TorchDispatchMode` for every operator that runs in its thread, below autograd and
+autocast: with the tensors that really enter the kernels. Operators that belong to attention are
+handled by the adapters (`regard.lens.capture.adapters`), all others run as they are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _get_current_dispatch_mode_stack,
+    _pop_mode,
+    _push_mode,
+)
+from torch.utils.hooks import RemovableHandle
+
+from regard.errors import OptionError
+from regard.lens.capture.forbidden import Forbidden
+from regard.lens.capture.inputs import DotProduct, Inputs
+from regard.lens.capture.kinds import PROJECTIONS, Origins, kind_of
+from regard.lens.capture.modules import Run, name_in, names_of, running
+from regard.lens.capture.record import Attended, Gradients
+
+FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+"""Modules that leave their fast path if they have hooks."""
+_VIEWS = torch._C.DispatchKey.ADInplaceOrView
+Operator = Callable[..., Any]
+Handler = Callable[["Session", Operator, tuple[Any, ...], dict[str, Any]], Any]
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """One host of attention.
+
+    It brings each call of its host into the form of `Inputs`, asks `Session.forbidden` for links
+    that are cut before it runs the call, and tells `Session.announce` what ran.
+    """
+
+    operators: Mapping[Operator, Handler]
+    """The operators that it handles, called within the dispatch mode."""
+
+    def install(self, session: Session) -> None:
+        """Called when capturing begins in a thread."""
+
+    def remove(self, session: Session) -> None:
+        """Called when capturing ends in a thread."""
+
+
+class Place:
+    """Where a call of attention is made: the modules that run, and its kind."""
+
+    def __init__(self, runs: list[Run], kind: str) -> None:
+        self.runs = runs
+        self.kind = kind
+
+    @property
+    def module(self) -> nn.Module:
+        """The innermost module."""
+        return self.runs[0].module
+
+
+class Listener:
+    """Someone who wants to know of the attention of one model: `watch` or `cut`."""
+
+    cuts = False
+    """Whether it forbids links."""
+    gradients = False
+    """Whether it wants the gradients of what it is told of."""
+
+    def __init__(self, model: nn.Module, caller: str) -> None:
+        self.model = model
+        self.caller = caller
+        self.names = names_of(model, caller)
+        self.ran = False
+        """Whether a module of the model has run in this thread."""
+        self.elsewhere = False
+        """Whether the model was called in another thread."""
+        self._thread = threading.get_ident()
+        self._hook: RemovableHandle | None = None
+
+    def begin(self) -> None:
+        """Called when its context begins: notes from now on whether other threads call the model.
+
+        Hooks end the fast path of PyTorch's own modules; those have none.
+        """
+        if not isinstance(self.model, FAST):
+            self._hook = self.model.register_forward_pre_hook(self._called)
+
+    def end(self) -> None:
+        """Called when its context ends."""
+        if self._hook is not None:
+            self._hook.remove()
+
+    def _called(self, *_: object) -> None:
+        if threading.get_ident() != self._thread:
+            self.elsewhere = True
+
+    def forbidden(self, name: str, kind: str, inputs: Inputs) -> Forbidden | None:
+        """Links that a call must not have, if any."""
+        return None
+
+    def saw(self, name: str, kind: str, call: Attended) -> None:
+        """A call has run."""
+
+
+class Session(TorchDispatchMode):
+    """Captures the attention of one thread."""
+
+    supports_higher_order_operators = True
+    adapters: tuple[Adapter, ...] = ()
+    handlers: dict[Operator, Handler] = {}  # noqa: RUF012  (set once, by the package)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listeners: list[Listener] = []
+        self.origins = Origins()
+        self.operators: Counter[str] = Counter()
+        """How often each operator has run, for the error if there was no attention."""
+        self.state: dict[object, Any] = {}
+        """What adapters remember of this thread, each under a key of its own."""
+        self.announced: Any = None
+        """What an attention function of transformers that is running was given, if one is."""
+        self.empty = False
+        """Whether a tensor had no elements; PyTorch then leaves attention out."""
+        self.nested = False
+        """Whether an operator of attention was called with nested tensors, which are not followed."""
+        self.inside = False
+        """Whether a call of attention is under way whose parts are not to be looked at."""
+        self._waiting = False
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Whether torch.compile may compile while the mode is on; what it compiles is not seen."""
+        return True
+
+    # ------------------------------------------------------------------ operators
+
+    def __torch_dispatch__(
+        self, func: Operator, types: object, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if self._waiting:
+            self._note(func, args)
+        if torch.is_inference_mode_enabled() and _composite(func):
+            # Here a mode comes before an operator is taken apart. The guard makes views of
+            # parameters what they are without a mode, on which bits depend.
+            with counted_views():
+                return self._run(func, args, kwargs)
+        return self._run(func, args, kwargs)
+
+    def _run(self, func: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        handler = None if self.inside else self.handlers.get(func)
+        if handler is not None:
+            return handler(self, func, args, kwargs)
+        result = func(*args, **kwargs)
+        if func in PROJECTIONS:
+            self.origins.note(func, args, result)
+        return result
+
+    def _note(self, func: Operator, args: tuple[Any, ...]) -> None:
+        """Remember, until there is attention, that a model has run and what it called."""
+        self.empty = self.empty or any(isinstance(x, Tensor) and not x.numel() for x in args)
+        self.operators[getattr(func, "__name__", str(func)).split(".")[0]] += 1
+        if not all(listener.ran for listener in self.listeners):
+            modules = {id(run.module) for run in running()}
+            for listener in self.listeners:
+                listener.ran = listener.ran or not modules.isdisjoint(listener.names)
+
+    # ------------------------------------------------------------------ for adapters
+
+    def place(
+        self,
+        q: Tensor | None,
+        k: Tensor,
+        v: Tensor | None,
+        *,
+        kind: str | None = None,
+        owner: nn.Module | None = None,
+    ) -> Place | None:
+        """Where the call is made that is just running; None if in no module that matters.
+
+        `owner` is the module that attends, if it is another than the innermost that is running.
+        """
+        runs = list(running())
+        if owner is not None:
+            runs.insert(0, Run(owner, (), {}))
+        if not any(name_in(runs, listener.names) is not None for listener in self.listeners):
+            return None
+        return Place(runs, kind or kind_of(runs, q, k, v, self.origins))
+
+    @property
+    def cuts(self) -> bool:
+        """Whether anyone forbids links."""
+        return any(listener.cuts for listener in self.listeners)
+
+    def forbidden(self, place: Place, inputs: Inputs) -> Forbidden | None:
+        """Links that the call must not have; None if there are none."""
+        found: Forbidden | None = None
+        for listener in self.listeners:
+            name = name_in(place.runs, listener.names) if listener.cuts else None
+            if name is not None:
+                one = listener.forbidden(name, place.kind, inputs)
+                if one is not None:
+                    found = one if found is None else found | one
+        return found
+
+    def announce(
+        self, place: Place, inputs: Inputs, output: Tensor | None, in_use: int | None = None
+    ) -> Gradients:
+        """A call has run, with these inputs; returns where its gradients are to be put.
+
+        `in_use` is how many keys could be looked at before links were cut, if any were.
+        """
+        call = Attended(inputs, output, inputs.in_use() if in_use is None else in_use)
+        if recomputing():
+            return call.gradients
+        for listener in self.listeners:
+            name = name_in(place.runs, listener.names)
+            if name is not None:
+                listener.ran = True
+                with torch.no_grad():
+                    listener.saw(name, place.kind, call)
+        self._waiting = False
+        return call.gradients
+
+    def refine(self, inputs: DotProduct) -> DotProduct:
+        """The inputs of an operator, in the form that takes the least memory."""
+        if self.announced is None:
+            return inputs
+        with counted_views():
+            refined: DotProduct = self.announced.refine(inputs)
+        return refined
+
+    def needs_gradient(self, place: Place, *tensors: Tensor | None) -> bool:
+        """Whether anyone wants the gradients of a call; raises if it has none."""
+        for listener in self.listeners:
+            name = name_in(place.runs, listener.names) if listener.gradients else None
+            if name is None:
+                continue
+            if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors):
+                return True
+            raise OptionError(
+                f"{listener.caller}: gradients=True, but attention in {name or 'the model'!r} has "
+                "no gradient; run the model outside torch.no_grad() and torch.inference_mode(), "
+                "with parameters or inputs that require a gradient"
+            )
+        return False
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """A context for one call of attention whose parts are not to be looked at."""
+        before, self.inside = self.inside, True
+        try:
+            yield
+        finally:
+            self.inside = before
+
+    # ------------------------------------------------------------------ listeners
+
+    def add(self, listener: Listener) -> None:
+        """Begin to tell a listener."""
+        if not self.listeners:
+            for adapter in self.adapters:
+                adapter.install(self)
+            _push_mode(self)
+        self.listeners.append(listener)
+        self._waiting = True
+
+    def remove(self, listener: Listener) -> None:
+        """Tell it no more."""
+        self.listeners.remove(listener)
+        if not self.listeners:
+            for adapter in self.adapters:
+                adapter.remove(self)
+            _take_out(self)
+
+
+def counted_views() -> AbstractContextManager[None]:
+    """A context within the mode in which views share the counted changes of their tensors."""
+    guard: AbstractContextManager[None] = torch._C._SetExcludeDispatchKeyGuard(_VIEWS, False)
+    return guard
+
+
+@cache
+def _composite(func: Any) -> bool:
+    """Whether an operator is made of others, and has no kernel for views of its own."""
+    name = getattr(func, "name", None)
+    if not callable(name):
+        return False  # a higher-order operator
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has(name(), "CompositeImplicitAutograd") and not has(name(), "ADInplaceOrView")
+
+
+def _take_out(mode: TorchDispatchMode) -> None:
+    """Remove a mode from the stack, below others that came later and stay."""
+    above = []
+    while _get_current_dispatch_mode_stack():
+        last = _pop_mode()
+        if last is mode:
+            break
+        above.append(last)
+    for other in reversed(above):
+        _push_mode(other)
+
+
+class _Local(threading.local):
+    session: Session | None = None
+
+
+_LOCAL = _Local()
+
+
+def current() -> Session | None:
+    """The session of this thread, if anything is captured in it."""
+    return _LOCAL.session
+
+
+@contextmanager
+def capturing(listener: Listener) -> Iterator[Session]:
+    """A context in which a listener is told of the attention of its model, in this thread."""
+    session = _LOCAL.session
+    if session is None:
+        session = _LOCAL.session = Session()
+    session.add(listener)
+    listener.begin()
+    try:
+        yield session
+    finally:
+        listener.end()
+        session.remove(listener)
+        if not session.listeners and _LOCAL.session is session:
+            _LOCAL.session = None
+
+
+def recomputing() -> bool:
+    """Whether a forward pass runs again inside a backward pass, as checkpointing does."""
+    return torch._C._current_graph_task_id() != -1

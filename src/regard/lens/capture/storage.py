@@ -1,0 +1,182 @@
+"""Tensors of a watched model that are kept: by reference where PyTorch counts their changes."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from regard.errors import StaleError
+
+T = TypeVar("T")
+
+MANY = 256
+"""Entries of a `StorageMap` from which on expired ones are dropped."""
+
+
+class Kept:
+    """A tensor as it was when it was kept.
+
+    It is copied where PyTorch does not count changes (inference mode), and where it had been
+    changed in place before and so may be again (a cache of keys).
+    """
+
+    __slots__ = ("_tensor", "_version")
+
+    def __init__(self, x: Tensor) -> None:
+        # A parameter is changed by training, between calls.
+        if x.is_inference() or (x._version and not isinstance(x, nn.Parameter)):
+            x = copied(x)
+        self._tensor = x
+        self._version = x._version
+
+    @property
+    def changed(self) -> bool:
+        """Whether the tensor has been changed in place since."""
+        return self._tensor._version != self._version
+
+    @property
+    def tensor(self) -> Tensor:
+        """The tensor without its gradient; raises if it has been changed since."""
+        if self.changed:
+            raise StaleError(
+                "watch: a tensor of this call was changed in place after the model had used it, so "
+                "its weights are gone; ask before the change"
+            )
+        return self._tensor.detach()
+
+    def release(self) -> None:
+        """Let go of the autograd graph; only outside of a dispatch mode, to keep the version."""
+        if self._tensor.requires_grad or isinstance(self._tensor, nn.Parameter):
+            self._tensor = self._tensor.detach()
+
+    def __getstate__(self) -> Tensor:
+        return self.tensor
+
+    def __setstate__(self, x: Tensor) -> None:
+        self._tensor, self._version = x, x._version
+
+
+def copied(x: Tensor) -> Tensor:
+    """A copy whose changes PyTorch counts, whatever mode it is in."""
+    with torch.inference_mode(False), torch.no_grad():
+        return x.detach().clone()
+
+
+class MaskPool:
+    """Masks that were kept lately, so that one which many layers use is held once."""
+
+    def __init__(self) -> None:
+        self._lately: deque[Kept] = deque(maxlen=4)
+
+    def keep(self, x: Tensor) -> Kept:
+        """The mask, or an equal one that is held already."""
+        for kept in self._lately:
+            if not kept.changed and equal(x.detach(), kept.tensor):
+                return kept
+        self._lately.append(Kept(x))
+        return self._lately[-1]
+
+
+def equal(x: Tensor, y: Tensor) -> bool:
+    """Whether two tensors have the same form and numbers."""
+    if x.shape != y.shape or x.dtype != y.dtype or x.device != y.device:
+        return False
+    same_place = x.data_ptr() == y.data_ptr() and x.stride() == y.stride()
+    return same_place or torch.equal(x, y)
+
+
+class StorageMap(Generic[T]):
+    """Values by the memory behind tensors: the same for every view of it. Keeps nothing alive."""
+
+    def __init__(self) -> None:
+        self._entries: dict[int, tuple[StorageWeakRef, T]] = {}
+
+    def __setitem__(self, x: Tensor, value: T) -> None:
+        if len(self._entries) >= MANY:
+            self._entries = {
+                key: entry for key, entry in self._entries.items() if not entry[0].expired()
+            }
+        storage = x.untyped_storage()
+        self._entries[storage._cdata] = StorageWeakRef(storage), value
+
+    def get(self, x: object) -> T | None:
+        """The value for the memory of this tensor, if there is one."""
+        if not self._entries or not isinstance(x, Tensor) or x.is_nested:
+            return None
+        return self.by_memory(x.untyped_storage()._cdata)
+
+    def by_memory(self, memory: int) -> T | None:
+        """The value for this memory, if there is one."""
+        entry = self._entries.get(memory)
+        return None if entry is None or entry[0].expired() else entry[1]
+
+    def pop(self, x: Tensor) -> T | None:
+        """The same, which is then forgotten."""
+        found = self.get(x)
+        if found is not None:
+            del self._entries[x.untyped_storage()._cdata]
+        return found
+
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
+
+class KeyCache:
+    """Keys and values of calls that continue one another: those that they share are held once.
+
+    `k` may be missing, where only values were seen.
+    """
+
+    def __init__(self, k: Tensor | None, v: Tensor, first: int, end: int) -> None:
+        self._set(k, v, first, end)
+        self._gone: list[tuple[Tensor | None, Tensor]] = []
+
+    def _set(self, k: Tensor | None, v: Tensor, first: int, end: int) -> None:
+        self._k, self._v = None if k is None else Kept(k), Kept(v)
+        self._first, self._end = first, end
+        """Positions of the first key that the newest call was given, and past the last in use."""
+
+    @property
+    def kept(self) -> list[Kept]:
+        """The tensors that are held."""
+        return [self._v] if self._k is None else [self._k, self._v]
+
+    def extend(self, k: Tensor | None, v: Tensor, first: int, end: int) -> bool:
+        """Take the keys of a call that continues the last one in, if the old ones are among them."""
+        pairs = [(self._v, v)]
+        if self._k is not None and k is not None:
+            pairs.append((self._k, k))
+        if (self._k is None) is not (k is None) or any(old.changed for old, _ in pairs):
+            return False
+        length = self._end - first
+        if first < self._first or length < 1:
+            return False
+        for old, new in pairs:
+            before = old.tensor[:, :, first - self._first : self._end - self._first]
+            if not equal(before, new.detach()[:, :, :length]):
+                return False
+        if first > self._first:
+            drop = slice(0, first - self._first)
+            gone = [
+                None if one is None else one.tensor[:, :, drop].clone()
+                for one in (self._k, self._v)
+            ]
+            assert gone[1] is not None
+            self._gone.append((gone[0], gone[1]))
+        self._set(k, v, first, end)
+        return True
+
+    def part(self, first: int, size: int) -> tuple[Tensor | None, Tensor]:
+        """The keys and values of the call whose first key stands at `first`."""
+        k, v = None if self._k is None else self._k.tensor, self._v.tensor
+        start = first - self._first
+        if self._gone:
+            start += sum(part.shape[2] for _, part in self._gone)
+            v = torch.cat([*(part for _, part in self._gone), v], 2)
+            if k is not None:
+                k = torch.cat([*(part for part, _ in self._gone if part is not None), k], 2)
+        return None if k is None else k[:, :, start : start + size], v[:, :, start : start + size]
