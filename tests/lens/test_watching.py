@@ -803,9 +803,9 @@ def test_a_model_without_attention_says_what_it_called(x: Tensor) -> None:
     assert str(caught.value) == (
         "watch: Sequential ran, but made no call of attention that can be seen: not "
         "scaled_dot_product_attention, torch's attention modules, regard.attend, nor a softmax of "
-        "products that is multiplied with values. It called view × 2, detach × 2, t × 1, addmm × 1, "
-        "relu × 1, _softmax × 1. flex_attention, which is compiled, cannot be seen (a model of "
-        "transformers may know attn_implementation='sdpa')."
+        "products that is multiplied with values. It called view × 2, detach × 2, t × 1, "
+        "addmm × 1, relu × 1, _softmax × 1. flex_attention, which is compiled, cannot be seen (a "
+        "model of transformers may know attn_implementation='sdpa')."
     )
 
 

@@ -77,6 +77,11 @@ class Look:
         self._logsumexp = None if logsumexp is None else logsumexp.detach()
         self.output = call.restore(output)
 
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        if "_of" in state:  # changes are counted anew
+            self._versions = _versions(self._of)
+
     @property
     def sizes(self) -> tuple[int, int, int, int]:
         """Batch (all leading axes together), heads, queries, keys."""

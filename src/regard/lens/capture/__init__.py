@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from regard.lens.capture.adapters.fast_path import FastPath
 from regard.lens.capture.adapters.functional import Functional
 from regard.lens.capture.adapters.own import Own
@@ -13,7 +15,8 @@ from regard.lens.capture.seen import Seen, UnseenError
 from regard.lens.capture.session import Session
 from regard.lens.capture.watcher import watch
 
-Session.adapters = (Functional(), FastPath(), Transformers(), Own(), WrittenOut())
+_ADAPTERS: tuple[Any, ...] = (Functional(), FastPath(), Transformers(), Own(), WrittenOut())
+Session.adapters = _ADAPTERS
 Session.handlers = {
     operator: handler
     for adapter in Session.adapters

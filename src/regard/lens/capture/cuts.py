@@ -162,7 +162,7 @@ class _Links:
     """The links of some cuts, as arrays: batch row, head, query, key."""
 
     def __init__(self, cuts: list[tuple[int, Cut]]) -> None:
-        columns: list[tuple[int, int, int, int, int]] = []
+        columns: list[tuple[object, ...]] = []
         self.whole = [(i, one) for i, one in cuts if one.query is None]
         for i, one in cuts:
             heads = (_ALL,) if one.heads is None else one.heads

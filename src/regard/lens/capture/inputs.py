@@ -100,6 +100,7 @@ class DotProduct:
         return replace(self, q=change(self.q), k=change(self.k), v=change(self.v), mask=mask)
 
     def with_keys(self, k: Tensor | None, v: Tensor) -> DotProduct:
+        assert k is not None
         return replace(self, k=k, v=v)
 
     def call(self) -> Call:

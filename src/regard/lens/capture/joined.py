@@ -29,7 +29,7 @@ class JoinedLook(Look):
         self._lefts, self._widths, self._keys = _columns(positions)
         self.output = torch.cat([look.output for look in self._looks], -2)
 
-    def _rows(self, index: int) -> slice:
+    def _lines(self, index: int) -> slice:
         return slice(self._tops[index], self._tops[index + 1])
 
     def _by_call(
@@ -50,7 +50,7 @@ class JoinedLook(Look):
             )
         result: Tensor | None = None
         for i, look in enumerate(self._looks):
-            rows = self._rows(i)
+            rows = self._lines(i)
             at = [n for n, line in enumerate(lines) if rows.start <= line < rows.stop]
             if not at:
                 continue

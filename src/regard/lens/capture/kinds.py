@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from regard.lens.capture.modules import Identity, Run, has_parameters, identity, sequences
-from regard.lens.capture.storage import StorageMap
+from regard.lens.capture.storage import StorageMap, weak_memory
 
 _aten = torch.ops.aten
 NORMS = {
@@ -95,7 +95,7 @@ class Origins:
 
 
 def _memory(x: Tensor) -> StorageWeakRef | None:
-    return None if x.is_nested else StorageWeakRef(x.untyped_storage())
+    return None if x.is_nested else weak_memory(x.untyped_storage())
 
 
 def kind_of(

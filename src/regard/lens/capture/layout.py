@@ -8,7 +8,8 @@ from math import prod
 from torch import Tensor, nn
 
 HEADS = (
-    "num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead", "num_head", "n_attn_heads",
+    "num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead",
+    "num_head", "n_attn_heads",
 )  # fmt: skip
 """Names under which modules have their number of heads."""
 

@@ -1,7 +1,7 @@
 """Which module of a model is running, and what it was given.
 
-Python's own call stack says so: every call of an `nn.Module` has a frame of ``_call_impl`` on it. It
-is read at a call of attention, so nothing is registered with the modules, other threads run as
+Python's own call stack says so: every call of an `nn.Module` has a frame of ``_call_impl`` on it.
+It is read at a call of attention, so nothing is registered with the modules, other threads run as
 always, and no fast path of PyTorch ends.
 """
 
@@ -72,7 +72,7 @@ def is_part(module: nn.Module) -> bool:
 def sequences(run: Run) -> list[Tensor]:
     """The different sequences of vectors that a module was given, in order."""
     found: dict[Identity, Tensor] = {}
-    named = zip((*_parameters(type(run.module)), *("",) * len(run.args)), run.args, strict=False)
+    named = zip((*_parameters(type(run.module)), *("",) * len(run.args)), run.args, strict=False)  # type: ignore[arg-type]
     for name, value in (*named, *run.kwargs.items()):
         if _NO_SEQUENCE.search(name):
             continue
@@ -87,7 +87,7 @@ def sequences(run: Run) -> list[Tensor]:
 
 
 @cache
-def _parameters(kind: type[nn.Module]) -> tuple[str, ...]:
+def _parameters(kind: Any) -> tuple[str, ...]:
     """The names of the positional parameters of a module's forward."""
     try:
         parameters = list(inspect.signature(kind.forward).parameters.values())[1:]
@@ -131,7 +131,7 @@ def _check(module: nn.Module, name: str, caller: str) -> None:
     compiled = module._compiled_call_impl is not None or hasattr(
         vars(module).get("forward"), "_torchdynamo_orig_callable"
     )
-    if not compiled and not _opaque(type(module)):
+    if not compiled and not _opaque(type(module)):  # type: ignore[arg-type]
         return
     where = f"its module {name!r}" if name else "the model"
     if isinstance(module, torch.jit.ScriptModule):
@@ -146,7 +146,7 @@ def _check(module: nn.Module, name: str, caller: str) -> None:
 
 
 @cache
-def _opaque(kind: type) -> bool:
+def _opaque(kind: Any) -> bool:
     """Whether what modules of this kind call cannot be seen."""
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     optimized = () if dynamo is None else (dynamo.OptimizedModule,)

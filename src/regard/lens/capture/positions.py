@@ -1,9 +1,9 @@
 """Where in the text the queries and keys of a call stand.
 
-A call whose queries are as many as its keys begins a text. One with more keys than queries continues
-the text of the call before if its keys are those of that call and its own queries, or if it is a
-window at their end. Any other call stands by itself, and both queries and keys are counted from 0:
-learned queries that pool a sequence, prefixes, memories.
+A call whose queries are as many as its keys begins a text. One with more keys than queries
+continues the text of the call before if its keys are those of that call and its own queries, or if
+it is a window at their end. Any other call stands by itself, and both queries and keys are counted
+from 0: learned queries that pool a sequence, prefixes, memories.
 """
 
 from __future__ import annotations

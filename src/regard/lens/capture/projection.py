@@ -24,10 +24,10 @@ from regard.lens.capture.inputs import Change, Sizes
 class Projection:
     """What such an operator was given.
 
-    Tensors by name: ``x`` ``(b, n, width)``, which may be nested; ``weight`` and ``bias`` of queries,
-    keys and values together; a ``norm_weight`` and ``norm_bias`` that come before; and the mask,
-    ``attn_mask`` ``(#b, #h, q, k)`` or ``key_padding_mask`` ``(b, k)``, where whatever is not 0
-    forbids.
+    Tensors by name: ``x`` ``(b, n, width)``, which may be nested; ``weight`` and ``bias`` of
+    queries, keys and values together; a ``norm_weight`` and ``norm_bias`` that come before; and a
+    mask, where whatever is not 0 forbids: ``attn_mask`` ``(#b, #h, q, k)`` or
+    ``key_padding_mask`` ``(b, k)``.
     """
 
     tensors: dict[str, Tensor]
@@ -66,7 +66,7 @@ class Projection:
                 norm = self.tensors.get("norm_weight"), self.tensors.get("norm_bias")
                 x = F.layer_norm(x, x.shape[-1:], *norm, self.epsilon)
             x = F.linear(x, self.tensors["weight"], self.tensors["bias"])
-            q, k, v = x.unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+            q, k, v = x.view(*x.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         with exactly(device):
             return prepare("watch", q, k, v, self._mask(), None, "scaled_dot", 0.0)
 

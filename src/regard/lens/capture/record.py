@@ -68,9 +68,9 @@ class AttentionRecord:
         keys, position = inputs.keys, self.position
         if keys is None or not (position.text or position.continues):
             return None
-        if before is not None and before._cache is not None and position.continues:
-            if before._cache.extend(*keys, position.key, position.keys):
-                return before._cache
+        cache = None if before is None or not position.continues else before._cache
+        if cache is not None and cache.extend(*keys, position.key, position.keys):
+            return cache
         return KeyCache(*keys, position.key, position.keys)
 
     def _keep(self, kept: Kept) -> Tensor:

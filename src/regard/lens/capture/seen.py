@@ -23,8 +23,9 @@ class Seen(Mapping[str, Look]):
     """What was seen: for each module that attends, by its name, a `Look` at all its calls.
 
     Modules are in the order of their first call. If a module ran several times, its calls are
-    joined: queries one after the other, and each sees the keys of its own call. Where calls continue
-    one another, as in generation, they share their keys, and key j is the word at position j.
+    joined: queries one after the other, and each sees the keys of its own call. Where calls
+    continue one another, as in generation, they share their keys, and key j is the word at
+    position j.
 
     A module that attends to its own sequence as well as to another is there twice, the second time
     as ``"name:cross"`` (or ``"name:self"``).

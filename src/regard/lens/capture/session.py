@@ -46,8 +46,9 @@ class Adapter(Protocol):
     that are cut before it runs the call, and tells `Session.announce` what ran.
     """
 
-    operators: Mapping[Operator, Handler]
-    """The operators that it handles, called within the dispatch mode."""
+    @property
+    def operators(self) -> Mapping[Operator, Handler]:
+        """The operators that it handles, called within the dispatch mode."""
 
     def install(self, session: Session) -> None:
         """Called when capturing begins in a thread."""
@@ -113,7 +114,7 @@ class Listener:
         """A call has run."""
 
 
-class Session(TorchDispatchMode):
+class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Captures the attention of one thread."""
 
     supports_higher_order_operators = True
@@ -121,7 +122,7 @@ class Session(TorchDispatchMode):
     handlers: dict[Operator, Handler] = {}  # noqa: RUF012  (set once, by the package)
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.listeners: list[Listener] = []
         self.origins = Origins()
         self.operators: Counter[str] = Counter()
@@ -133,7 +134,7 @@ class Session(TorchDispatchMode):
         self.empty = False
         """Whether a tensor had no elements; PyTorch then leaves attention out."""
         self.nested = False
-        """Whether an operator of attention was called with nested tensors, which are not followed."""
+        """Whether attention was called with nested tensors, which are not followed."""
         self.inside = False
         """Whether a call of attention is under way whose parts are not to be looked at."""
         self._waiting = False

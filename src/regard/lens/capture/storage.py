@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -89,6 +89,15 @@ def equal(x: Tensor, y: Tensor) -> bool:
     return same_place or torch.equal(x, y)
 
 
+def weak_memory(storage: Any) -> StorageWeakRef:
+    """A weak reference to memory, which is not given to another tensor as long as this is held."""
+    return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+
+
+def _expired(memory: StorageWeakRef) -> bool:
+    return bool(memory.expired())  # type: ignore[no-untyped-call]
+
+
 class StorageMap(Generic[T]):
     """Values by the memory behind tensors: the same for every view of it. Keeps nothing alive."""
 
@@ -98,10 +107,10 @@ class StorageMap(Generic[T]):
     def __setitem__(self, x: Tensor, value: T) -> None:
         if len(self._entries) >= MANY:
             self._entries = {
-                key: entry for key, entry in self._entries.items() if not entry[0].expired()
+                key: entry for key, entry in self._entries.items() if not _expired(entry[0])
             }
         storage = x.untyped_storage()
-        self._entries[storage._cdata] = StorageWeakRef(storage), value
+        self._entries[storage._cdata] = weak_memory(storage), value
 
     def get(self, x: object) -> T | None:
         """The value for the memory of this tensor, if there is one."""
@@ -112,7 +121,7 @@ class StorageMap(Generic[T]):
     def by_memory(self, memory: int) -> T | None:
         """The value for this memory, if there is one."""
         entry = self._entries.get(memory)
-        return None if entry is None or entry[0].expired() else entry[1]
+        return None if entry is None or _expired(entry[0]) else entry[1]
 
     def pop(self, x: Tensor) -> T | None:
         """The same, which is then forgotten."""
@@ -146,7 +155,7 @@ class KeyCache:
         return [self._v] if self._k is None else [self._k, self._v]
 
     def extend(self, k: Tensor | None, v: Tensor, first: int, end: int) -> bool:
-        """Take the keys of a call that continues the last one in, if the old ones are among them."""
+        """Take in the keys of a call that continues the last, if the old ones are among them."""
         pairs = [(self._v, v)]
         if self._k is not None and k is not None:
             pairs.append((self._k, k))

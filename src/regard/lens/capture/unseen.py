@@ -19,7 +19,8 @@ def missed(session: Session, listener: Listener, seen: set[str]) -> tuple[str, .
     or around them was seen to attend.
     """
     found: dict[str, None] = {}
-    adapter = next(one for one in session.adapters if isinstance(one, WrittenOut))
+    adapters: tuple[object, ...] = session.adapters
+    adapter = next(one for one in adapters if isinstance(one, WrittenOut))
     for module in adapter.unread(session):
         name, kind = listener.names.get(id(module)), type(module).__name__
         if name is None or not _ATTENTION.search(kind):

@@ -53,18 +53,18 @@ class _Watcher(Listener):
 def watch(model: nn.Module, *, gradients: bool = False) -> Iterator[Seen]:
     """What the model attends to while it runs in this context, as a `Seen`.
 
-    Any model: regard's own, those of transformers, torch's `nn.Transformer`, `nn.TransformerEncoder`
-    and `nn.MultiheadAttention`, whatever calls `scaled_dot_product_attention`, and attention that is
-    written out as products and a softmax. Its output does not change by a bit, and it is not asked
-    for its weights: queries, keys and values are kept, by reference where that is safe, and
-    everything else is computed from them on demand. Memory is linear in the length of the text,
-    unless the model itself makes all weights.
+    Any model: regard's own, those of transformers, torch's `nn.Transformer`,
+    `nn.TransformerEncoder` and `nn.MultiheadAttention`, whatever calls
+    `scaled_dot_product_attention`, and attention that is written out as products and a softmax. Its
+    output does not change by a bit, and it is not asked for its weights: queries, keys and values
+    are kept, by reference where that is safe, and everything else is computed from them on demand.
+    Memory is linear in the length of the text, unless the model itself makes all weights.
 
     With ``gradients=True``, what was seen also has the gradient of a metric, once its backward pass
     has run in the context: `Look.effects` and `Seen.links` then estimate what cutting each link
     would do to it.
 
-    Calls in other threads are not seen, nor those inside torch.compile and transforms of torch.func.
+    Calls in other threads are not seen, nor those inside torch.compile or transforms of torch.func.
 
     On their fast path torch's own modules do not show their queries, keys and values. They are
     computed again from the vectors that the layer was given, and so are exact only to the rounding

@@ -25,7 +25,7 @@ COMPOSITES = (
     _aten.scaled_dot_product_attention.default,
     _aten._scaled_dot_product_attention_math.default,
 )
-"""Operators that a mode sees as wholes in inference mode, where autograd does not take them apart."""
+"""Operators that a mode sees whole in inference mode, where autograd does not take them apart."""
 
 Args = tuple[Any, ...]
 Named = dict[str, Any]
@@ -140,11 +140,11 @@ def _masked_backward(func: Operator, args: Args, kwargs: Named, mask: Tensor) ->
     return func(*ordered, **given)
 
 
-class _MaskedBackward(TorchDispatchMode):
+class _MaskedBackward(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A mode for the backward pass of one call that was cut."""
 
     def __init__(self, mask: Tensor) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._mask = mask
 
     def __torch_dispatch__(

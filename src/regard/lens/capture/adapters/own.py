@@ -63,7 +63,7 @@ class _Interceptor:
             def store(gradient: Tensor) -> None:
                 gradients.output = gradient.detach()
 
-            output.register_hook(store)
+            output.register_hook(store)  # type: ignore[no-untyped-call]
         return result
 
 

@@ -27,7 +27,11 @@ from regard.lens.capture.session import Operator, Place, Session, counted_views
 from regard.lens.capture.storage import StorageMap, equal
 
 _aten = torch.ops.aten
-PRODUCTS = {_aten.bmm.default: (0, 1), _aten.mm.default: (0, 1), _aten.baddbmm.default: (1, 2)}
+PRODUCTS: dict[Operator, tuple[int, int]] = {
+    _aten.bmm.default: (0, 1),
+    _aten.mm.default: (0, 1),
+    _aten.baddbmm.default: (1, 2),
+}
 """Matrix products, and which of their arguments are multiplied."""
 SOFTMAX = (_aten._softmax.default, _aten._safe_softmax.default)
 BACKWARD = _aten._softmax_backward_data.default
@@ -38,15 +42,17 @@ FOLLOWED = tuple(
     getattr(getattr(_aten, name), overload)
     for name, overloads in {
         "mul": "Tensor Scalar", "div": "Tensor Scalar", "add": "Tensor Scalar",
-        "sub": "Tensor Scalar", "masked_fill": "Scalar Tensor", "where": "self ScalarOther ScalarSelf",
+        "sub": "Tensor Scalar", "masked_fill": "Scalar Tensor",
+        "where": "self ScalarOther ScalarSelf",
         "_to_copy": "default", "to": "dtype", "clone": "default", "contiguous": "default",
         "reshape": "default", "_reshape_copy": "default", "native_dropout": "default",
         "dropout": "default", "nan_to_num": "default", "clamp": "default Tensor",
         "clamp_min": "default", "maximum": "default", "minimum": "default", "tanh": "default",
         "neg": "default", "cat": "default", "constant_pad_nd": "default", "pad": "default",
         "index_select": "default", "gather": "default", "roll": "default", "convolution": "default",
-        "conv2d": "default", "stack": "default", "index": "Tensor", "rsub": "Scalar", "relu": "default",
-        "softplus": "default", "as_strided_scatter": "default", "slice_scatter": "default",
+        "conv2d": "default", "stack": "default", "index": "Tensor", "rsub": "Scalar",
+        "relu": "default", "softplus": "default", "as_strided_scatter": "default",
+        "slice_scatter": "default",
     }.items()
     for overload in overloads.split()
 )  # fmt: skip
@@ -131,6 +137,8 @@ class WrittenOut:
         a, b = (args[i] for i in PRODUCTS[func])
         chain_a, chain_b = state.chains.get(a), state.chains.get(b)
         for chain, weights, other, swapped in ((chain_a, a, b, False), (chain_b, b, a, True)):
+            if chain is not None and chain.gradients is not None:
+                return result  # of a call that was announced: its backward pass, or more values
             if chain is not None and chain.weights is not None:
                 if not self._finish(session, chain, weights, other, result, swapped):
                     state.chains[result] = chain  # heads were mixed
@@ -173,7 +181,8 @@ class WrittenOut:
     def _cut(self, session: Session, chain: Chain, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """The scores without forbidden links, and rows that are left with nothing."""
         layout, place = chain.layout, chain.place
-        assert layout is not None and place is not None
+        assert layout is not None
+        assert place is not None
         scores = layout.apply(x)
         visible = Weights(scores > LOWEST)
         chain.in_use = visible.in_use()
@@ -193,7 +202,6 @@ class WrittenOut:
         swapped: bool,
     ) -> bool:  # fmt: skip
         """Announce a call, if this product sums weights over the keys."""
-        assert chain.weights is not None and chain.layout is not None and chain.place is not None
         with counted_views():
             return self._announce(session, chain, operand, other, result, swapped)
 
@@ -201,7 +209,9 @@ class WrittenOut:
         self, session: Session, chain: Chain, operand: Tensor, other: Tensor, result: Tensor,
         swapped: bool,
     ) -> bool:  # fmt: skip
-        assert chain.weights is not None and chain.layout is not None and chain.place is not None
+        assert chain.weights is not None
+        assert chain.layout is not None
+        assert chain.place is not None
         weights = chain.layout.apply(chain.weights)
         if swapped:
             operand, other, result = operand.mT, other.mT, result.mT
@@ -249,7 +259,8 @@ def _values(
     batches = other.shape[0] if other.dim() == 3 else 1
     flat = weights.reshape(b * h * q, k)
     rows = operand.reshape(-1, k)
-    assert chain.layout is not None and chain.place is not None
+    assert chain.layout is not None
+    assert chain.place is not None
     probe = min(q, len(flat) - 1)  # a row of the second head
     same = not len(flat) or equal(flat[probe], rows[probe].to(flat.dtype))
     if not chain.layout.plain or not (same or chain.place.module.training):
