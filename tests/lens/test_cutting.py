@@ -294,6 +294,7 @@ def test_multihead_attention_head_by_head() -> None:
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_transformer_encoder(x: Tensor, mode: type, norm_first: bool) -> None:
