@@ -18,7 +18,7 @@ from regard.lens.adapters import (
     TranslatorAdapter,
     speaks,
 )
-from regard.lens.capture import Seen, watch
+from regard.lens.capture import watch
 from regard.lens.measures import Feeds
 from regard.lens.predictions import Prediction, Translated
 from regard.lens.predictions.stack import (
@@ -28,7 +28,6 @@ from regard.lens.predictions.stack import (
     choose_next,
 )
 from regard.lens.predictions.translation import choose
-from regard.lens.capture import watch
 
 
 class Analysis:

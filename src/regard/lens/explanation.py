@@ -14,8 +14,8 @@ from torch import Tensor
 from regard.attention.record import Look
 from regard.errors import OptionError
 from regard.lens._numbers import numbered, whole
-from regard.lens.measures import agreement, foremost
 from regard.lens.capture import Seen
+from regard.lens.measures import agreement, foremost
 from regard.text.words import Words, visible
 
 if TYPE_CHECKING:

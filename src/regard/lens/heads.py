@@ -15,10 +15,10 @@ from torch import Tensor
 from regard.errors import FileError, OptionError, RegardError
 from regard.lens._numbers import whole
 from regard.lens.adapters import ModelAdapter, Reading, TranslatorAdapter, speaks
+from regard.lens.capture import watch
 from regard.lens.explanation import Explanation
 from regard.lens.predictions import Prediction
 from regard.lens.verification import step_links
-from regard.lens.capture import watch
 from regard.text import read_lines
 from regard.text.grammar import NOUNS, WORDS, Pair
 from regard.text.words import WORD, Words

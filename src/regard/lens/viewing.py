@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import OptionError
-from regard.lens.explanation import METHODS, Explanation
 from regard.lens.capture import Seen
+from regard.lens.explanation import METHODS, Explanation
 from regard.text.words import Words
 from regard.view import Compared, Explained, Layer, Method, Side, Text, View
 

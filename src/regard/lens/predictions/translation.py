@@ -12,9 +12,8 @@ from torch import Tensor
 
 from regard.errors import OptionError, WordError
 from regard.lens.adapters import Reading, TranslatorAdapter
-from regard.lens.capture import Cut, cut, watch
+from regard.lens.capture import Cut, Seen, cut, watch
 from regard.lens.predictions.prediction import Axis, Prediction
-from regard.lens.capture import Seen, watch
 from regard.text.words import WORD, Words
 from regard.translate.alignment import default_layer
 
