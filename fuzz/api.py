@@ -16,6 +16,8 @@ from regard.serve import Limits, make
 
 HOST = {"Host": "localhost"}
 """The server answers who calls it by one of its names."""
+TIMEOUT = 120
+"""Seconds after which a reply counts as missing; a machine may be busy with other things."""
 EXAMPLES = 8
 """Requests of one case."""
 CHECKS = [
@@ -49,7 +51,7 @@ def one(seed: int) -> list[str]:
     )  # fmt: skip
     @given(case=operation.as_strategy())
     def ask(case: Any) -> None:
-        response = case.call(headers=HOST)
+        response = case.call(headers=HOST, timeout=TIMEOUT)
         found.append(f"status {response.status_code}")
         case.validate_response(response, checks=CHECKS)
 
