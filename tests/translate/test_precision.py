@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from regard.compiled.building import library
 from safetensors.torch import load_file
 
-from regard import compiled
 from regard.errors import OptionError
 from regard.lens import watch
+from regard.native import loaded
 from regard.nn import Transformer
 from regard.translate import Beam, Greedy, RunConfig, TrainingConfig, Translator, train
 from regard.translate import training as module
@@ -124,7 +123,7 @@ def test_translations_are_nearly_the_same(
     assert not torch.is_autocast_enabled("cpu")
 
 
-@pytest.mark.skipif(library() is None, reason="nothing is compiled here")
+@pytest.mark.skipif(not loaded(), reason="there are no native operators")
 def test_products_are_in_it(pocket: Translator) -> None:
     """Words whose vectors differ by less than bfloat16 can tell fit equally well."""
     model = Transformer(replace(pocket.model.config, vocabulary=32)).eval()
@@ -166,7 +165,7 @@ def scores(translator: Translator, texts: list[str], threads: int = 1) -> list[f
 def test_looking_changes_nothing(
     pocket: Translator, alone: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("regard.compiled.calling.ALONE", alone)  # more is better shared out
+    monkeypatch.setattr("regard.native.products.ALONE", alone)  # more is better shared out
     quick = Translator(pocket.model, pocket.tokenizer, precision="bfloat16")
     before = torch.get_num_threads()
     try:
@@ -192,7 +191,7 @@ def test_wide_beams_are_float32(pocket: Translator) -> None:
     assert quick.translate(TEXTS, wide) == pocket.translate(TEXTS, wide)
 
 
-@pytest.mark.skipif(library() is None, reason="nothing is compiled here")
+@pytest.mark.skipif(not loaded(), reason="there are no native operators")
 def test_torchs_threads_change_nothing_where_it_writes(pocket: Translator) -> None:
     before = torch.get_num_threads()
     sources, memory = [[5, 6, 7]] * 40, torch.randn(40, 4, pocket.model.config.width)
