@@ -211,6 +211,16 @@ def _cuts(model: nn.Module, given: dict[str, Tensor], seen: regard.lens.Seen) ->
     return True
 
 
+def architectures() -> list[tuple[type[Any], type[Any]]]:
+    """Every configuration that `AutoModel` knows, and its models; some are listed but not there."""
+    found = []
+    for config in transformers.AutoModel._model_mapping:
+        with contextlib.suppress(Exception):
+            models = transformers.AutoModel._model_mapping[config]
+            found += [(config, one) for one in (models if isinstance(models, tuple) else (models,))]
+    return found
+
+
 class _LateError(Exception):
     pass
 
@@ -231,11 +241,7 @@ def main() -> None:
     signal.signal(signal.SIGALRM, _late)
     total: Counter[str] = Counter()
     begin = time.perf_counter()
-    pairs = [
-        (config, model)
-        for config, models in transformers.AutoModel._model_mapping.items()
-        for model in (models if isinstance(models, tuple) else (models,))
-    ]
+    pairs = architectures()
     for config, kind in pairs[: options.limit]:
         if options.only and options.only.lower() not in config.__name__.lower():
             continue
