@@ -108,7 +108,7 @@ class AttentionRecord:
                 self._look = Look(call, *self._result(call))
                 if isinstance(self._inputs, Weights):
                     half = self._inputs.weights.dtype in HALF
-                    self._look.sink = _sink(call, 2e-2 if half else 1e-3)
+                    self._look.sink = _sink(call, 2e-2 if half else 3e-6)
         look, gradients = self._look, self.gradients
         if gradients.output is not None:
             look.output_gradient = gradients.output.reshape(look.output.shape)
