@@ -184,13 +184,6 @@ def test_looking_changes_nothing(
     assert any("decoder" in name for name in seen.layers())
 
 
-def test_wide_beams_are_float32(pocket: Translator) -> None:
-    """Of which no step is compiled in one piece."""
-    quick = Translator(pocket.model, pocket.tokenizer, precision="bfloat16")
-    wide = Beam(compiled.QUERIES + 1)
-    assert quick.translate(TEXTS, wide) == pocket.translate(TEXTS, wide)
-
-
 @pytest.mark.skipif(not loaded(), reason="there are no native operators")
 def test_torchs_threads_change_nothing_where_it_writes(pocket: Translator) -> None:
     before = torch.get_num_threads()
