@@ -25,4 +25,4 @@ def test_pages_are_asked_for_once() -> None:
     pages = 8 * (4 << 20) // resource.getpagesize()  # of one round of the twenty
     for keep in ("memory.keep_freed_memory()", "memory.keep_some_freed_memory()"):
         asked = subprocess.check_output([sys.executable, "-c", FAULTS.format(keep=keep)], text=True)
-        assert int(asked) < 2 * pages
+        assert int(asked) < 3 * pages  # the heap may be laid out anew once; without keeping: 20

@@ -70,6 +70,7 @@ def watch(model: nn.Module, *, gradients: bool = False) -> Iterator[Seen]:
     computed again from the vectors that the layer was given, and so are exact only to the rounding
     of a matrix product.
 
+    >>> import torch
     >>> model = torch.nn.MultiheadAttention(8, 2, batch_first=True)
     >>> x = torch.randn(1, 5, 8)
     >>> with watch(model) as seen:
