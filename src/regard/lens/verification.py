@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -61,7 +61,8 @@ def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Wh
     measured = _measure(prediction, tried)
     links = [_link(prediction, one, m) for one, m in zip(tried, measured, strict=True)]
     alternatives = _alternatives(prediction)
-    words = _words(prediction, step, list(alternatives))
+    flip = _flip(prediction, strongest, measured[: len(strongest)])
+    words, flip = _continued(prediction, _words(prediction, step, list(alternatives)), flip)
     before = prediction.baseline
     real = [i for i, one in enumerate(words) if not one.special] or range(len(words))
     looked = max(real, key=lambda i: words[i].looked)
@@ -83,7 +84,7 @@ def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Wh
         links=tuple(sorted(links[: len(strongest)], key=lambda one: -abs(one.cut or 0.0))),
         control=tuple(links[len(strongest) :]),
         words=words,
-        flip=_flip(prediction, strongest, measured[: len(strongest)]),
+        flip=flip,
         agreement=agreement([one.effect for one in links], [one.cut or 0.0 for one in links]),
         estimated=len(candidates),
         place=prediction.place,
@@ -249,13 +250,11 @@ def _words(
 ) -> tuple[WordEffect, ...]:
     """For each input unit, how much it is looked at and what is lost without it."""
     _, keys = prediction.axes(prediction.place)
-    cuts, logits = prediction.word_cuts, prediction.without_word
+    logits = prediction.without_word
     probabilities = prediction.probability(logits).tolist()
     shares = logits.softmax(-1)[:, alternatives].tolist()
     before = float(prediction.probability(prediction.baseline))
     chosen = prediction.chosen(logits)
-    changed = [i for i, token in enumerate(chosen) if token != prediction.token]
-    texts = dict(zip(changed, prediction.text_with([cuts[i] for i in changed]), strict=True))
     heads = step.attention.shape[1]
     best, at = step.attention.flatten(0, 1).max(0)
     return tuple(
@@ -267,7 +266,7 @@ def _words(
             probability=probabilities[i],
             matters=before - probabilities[i],
             writes=prediction.spell(chosen[i]),
-            text=texts.get(i),
+            text=None if chosen[i] == prediction.token else "",
             special=not prediction.is_word(i),
             probabilities=tuple(shares[i]),
         )
@@ -289,32 +288,48 @@ def _flip(
     order = [i for i in order if measured[i] < 0]
     cuts = {i: _cut(prediction, links[i]) for i in order}
     growing = [order[:n] for n in SIZES if n <= len(order)]
-    chosen = next(iter(_that_flip(prediction, growing, cuts)), None)
-    while chosen is not None and len(chosen) > 1:
-        smaller = [[i for i in chosen if i != left] for left in reversed(chosen)]
-        fewer = next(iter(_that_flip(prediction, smaller, cuts)), None)
+    found = _first_flip(prediction, growing, cuts)
+    while found is not None and len(found[0]) > 1:
+        smaller = [[i for i in found[0] if i != left] for left in reversed(found[0])]
+        fewer = _first_flip(prediction, smaller, cuts)
         if fewer is None:
             break
-        chosen = fewer
-    if chosen is None:
+        found = fewer
+    if found is None:
         return None
-    row = [cuts[i] for i in chosen]
-    logits = prediction.cut_logits([row])
-    token = prediction.chosen(logits)[0]
+    chosen, token, probability = found
     return Flip(
         links=tuple(_link(prediction, links[i], measured[i]) for i in chosen),
         word=prediction.spell(token),
-        text=prediction.text_with([row])[0],
-        probability=float(logits[0].softmax(-1)[token]),
+        text="",
+        probability=probability,
     )
 
 
-def _that_flip(
+def _first_flip(
     prediction: Prediction, sets: Sequence[list[int]], cuts: dict[int, Cut]
-) -> list[list[int]]:
-    """Those sets of links without which the model chooses something else."""
+) -> tuple[list[int], int, float] | None:
+    """The first set of links without which the model chooses something else: what, how likely."""
     if not sets:
-        return []
+        return None
     logits = prediction.cut_logits([[cuts[i] for i in one] for one in sets])
-    tokens = prediction.chosen(logits)
-    return [one for one, token in zip(sets, tokens, strict=True) if token != prediction.token]
+    for one, row, token in zip(sets, logits, prediction.chosen(logits), strict=True):
+        if token != prediction.token:
+            return one, token, float(row.softmax(-1)[token])
+    return None
+
+
+def _continued(
+    prediction: Prediction, words: Sequence[WordEffect], flip: Flip | None
+) -> tuple[tuple[WordEffect, ...], Flip | None]:
+    """The same with what is written after each cut that changes the choice, in one batch."""
+    changed = [i for i, one in enumerate(words) if one.text is not None]
+    rows = [prediction.word_cuts[i] for i in changed]
+    if flip is not None:
+        rows.append([one.as_cut() for one in flip.links])
+    texts = prediction.text_with(rows)
+    told = dict(zip(changed, texts, strict=False))
+    return (
+        tuple(replace(one, text=told.get(i)) for i, one in enumerate(words)),
+        None if flip is None else replace(flip, text=texts[-1]),
+    )

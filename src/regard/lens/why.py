@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import OptionError
+from regard.lens.capture import Cut
 from regard.lens.link_steps import LinkSteps, RowSteps
 from regard.view import Figure
 
@@ -47,6 +48,11 @@ class LinkEffect:
     module: str
     query_positions: tuple[int, ...]
     key_positions: tuple[int, ...]
+
+    def as_cut(self) -> Cut:
+        """The link as `regard.cut` takes it."""
+        kind = "cross" if self.place == "cross" else "self"
+        return Cut(self.query_positions, self.key_positions, self.module, self.head, kind=kind)
 
     def __str__(self) -> str:
         return (
