@@ -53,13 +53,16 @@ class _State:
     reason: str | None = None
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def loaded() -> bool:
     """Whether torch.ops.regard.* can be called; compiles and loads them the first time.
 
     ``REGARD_NATIVE=0`` in the environment turns them off.
     """
     return status() is None
+
+
+# As torch.compiler.assume_constant_result does, which would import torch._dynamo for a second.
+loaded._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def status() -> str | None:
