@@ -76,7 +76,7 @@ class Listener:
     cuts = False
     """Whether it forbids links."""
     gradients = False
-    """Whether it wants the gradients of what it is told of."""
+    """Whether it needs gradients of the calls announced to it."""
 
     def __init__(self, model: nn.Module, caller: str) -> None:
         self.model = model
@@ -328,7 +328,7 @@ def current() -> Session | None:
 
 @contextmanager
 def capturing(listener: Listener) -> Iterator[Session]:
-    """A context in which a listener is told of the attention of its model, in this thread."""
+    """Context: announces the attention calls of a listener's model, in this thread."""
     session = _LOCAL.session
     if session is None:
         session = _LOCAL.session = Session()
