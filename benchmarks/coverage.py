@@ -1,119 +1,71 @@
-"""How much of transformers is seen and cut: ``python benchmarks/coverage.py [--only NAME] [-v]``.
+"""How much is seen and cut: ``python benchmarks/coverage.py [--generate | --libraries] [-v]``.
 
-Every model class that `AutoModel` and its siblings know is built from its configuration, made tiny
-by shrinking whatever the configuration has of sizes, with weights drawn large enough that attention
-is far from uniform. What cannot be built or run on plain inputs is counted and left out. For each
-model, with its default and with eager attention: whether watching leaves every output as it is, bit
-for bit; whether attention is seen; whether the weights that the model itself reports are those of
-the looks; whether a cut link has weight 0; and whether watching works under bfloat16 autocast.
+Every model class that `AutoModel` knows is built from its configuration, made tiny by shrinking
+whatever the configuration has of sizes, with weights drawn large enough that attention is far from
+uniform. What cannot be built or run on plain inputs is counted and left out. For each model, with
+its default and with eager attention: whether watching leaves every output as it is, bit for bit;
+whether attention is seen; whether the weights that the model itself reports, and those of every
+softmax that really ran, are those of the looks; whether a cut link has weight 0; and whether
+watching works under bfloat16 autocast.
+
+With ``--generate``, models that write text, each greedily and with its cache: whether the tokens
+are the same, and whether every step's looks are right. With ``--libraries``, models of other
+libraries (`libraries.py`). ``--part 2/4`` runs the second quarter, ``--only NAME`` what has this in
+its name; ``-v`` prints a line for each model.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import copy
 import re
 import signal
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import transformers
+from oracle import softmaxes, unmatched
+from tiny_models import architectures, build, draw, inputs_for
 from torch import Tensor, nn
 
 import regard
 from regard.errors import RegardError
 
-B, N = 2, 8
-SMALL: dict[str, int] = {
-    "hidden_size": 32, "d_model": 32, "n_embd": 32, "dim": 32, "embed_dim": 32, "emb_dim": 32,
-    "embedding_size": 32, "num_hidden_layers": 2, "n_layer": 2, "n_layers": 2, "num_layers": 2,
-    "encoder_layers": 2, "decoder_layers": 2, "num_decoder_layers": 2, "num_encoder_layers": 2,
-    "num_attention_heads": 4, "n_head": 4, "n_heads": 4, "num_heads": 4,
-    "encoder_attention_heads": 4, "decoder_attention_heads": 4, "num_key_value_heads": 2,
-    "head_dim": 8, "d_kv": 8, "d_head": 8, "intermediate_size": 48, "n_inner": 48, "d_ff": 48,
-    "encoder_ffn_dim": 48, "decoder_ffn_dim": 48, "ffn_dim": 48, "dim_ff": 48, "hidden_dim": 48,
-    "vocab_size": 99, "max_position_embeddings": 64, "n_positions": 64, "image_size": 16,
-    "patch_size": 4, "num_experts": 4, "num_local_experts": 4, "n_routed_experts": 4,
-    "num_experts_per_tok": 2, "moe_intermediate_size": 24, "projection_dim": 16,
-    "q_lora_rank": 16, "kv_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
-    "v_head_dim": 8, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1,
-    "sliding_window": 4, "word_embed_proj_dim": 32, "d_embed": 32, "type_vocab_size": 2,
-    "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 99, "num_kv_shared_layers": 1,
-    "ffn_hidden_size": 48, "kv_channels": 8, "d_inner": 48, "emb_pdrop": 0, "attention_window": 4,
-    "num_mel_bins": 8, "max_source_positions": 8, "max_target_positions": 64, "hidden_channels": 32,
-    "bottleneck_size": 8, "local_attention": 4, "max_seq_len": 64, "window_size": 4,
-}  # fmt: skip
-"""Sizes by the names that configurations use."""
-SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
-STD = 0.15
-"""Of the weights: far larger than models are initialised with."""
-SECONDS = 40
+SECONDS = 60
 """After so long a model is given up."""
+NEW = 6
+"""How many tokens are generated."""
+Row = tuple[str, str, str]
+"""A line of the table: what it is called, what is counted, and of what."""
 
-
-def shrink(config: Any, depth: int = 0) -> Any:
-    """The configuration with small sizes, in all its parts."""
-    for name, value in list(vars(config).items()):
-        if isinstance(value, transformers.PretrainedConfig) and depth < 3:
-            shrink(value, depth + 1)
-        elif name in SMALL and isinstance(value, int) and not isinstance(value, bool):
-            if not (name == "sliding_window" and value is None):
-                with contextlib.suppress(Exception):
-                    setattr(config, name, min(value, SMALL[name]) if value > 0 else value)
-        elif name in SPECIAL and value is not None:
-            setattr(config, name, SPECIAL[name])
-        elif name in ("layer_types", "mlp_layer_types") and isinstance(value, list):
-            kinds = list(dict.fromkeys(value))
-            setattr(config, name, (kinds * 2)[:2] if len(kinds) < 3 else kinds[:2])
-    if getattr(config, "pad_token_id", 0) is None:
-        config.pad_token_id = 0
-    return config
-
-
-def build(kind: type[Any], config_class: type[Any], attention: str | None) -> Any:
-    """A tiny model with large random weights, the same ones each time."""
-    config = shrink(config_class())
-    torch.manual_seed(0)
-    options = {} if attention is None else {"attn_implementation": attention}
-    model = kind._from_config(copy.deepcopy(config), **options).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.is_floating_point() and parameter.dim() > 1:
-                parameter.normal_(std=STD * (32 / parameter.shape[-1]) ** 0.5 * 2)
-    if sum(x.numel() for x in model.parameters()) > 4e7:
-        raise ValueError("not small")
-    return model
-
-
-def inputs_for(model: Any) -> Iterator[dict[str, Tensor]]:
-    """Plain inputs that a model may take, likeliest first."""
-    torch.manual_seed(1)
-    ids = torch.randint(5, 90, (B, N))
-    main = model.main_input_name
-    config = model.config
-    size = getattr(config, "image_size", None) or 16
-    size = size[0] if isinstance(size, list | tuple) else size
-    channels = getattr(config, "num_channels", 3)
-    if main == "input_ids":
-        mask = torch.ones(B, N, dtype=torch.long)
-        yield {"input_ids": ids, "attention_mask": mask}
-        yield {"input_ids": ids, "decoder_input_ids": ids.flip(1)}
-        yield {"input_ids": ids}
-        yield {"input_ids": ids, "pixel_values": torch.randn(B, channels, size, size)}
-    elif main == "pixel_values":
-        yield {"pixel_values": torch.randn(B, channels, size, size)}
-        yield {"pixel_values": torch.randn(1, channels, 64, 64)}
-        yield {"pixel_values": torch.randn(B, 4, channels, size, size)}
-    else:
-        mels = getattr(config, "num_mel_bins", 8)
-        yield {main: torch.randn(B, 800)}
-        yield {main: torch.randn(B, mels, 16), "decoder_input_ids": ids}
-        yield {main: torch.randn(B, 16, mels)}
+MODELS: tuple[Row, ...] = (
+    ("watched: same bits", "same bits", "seen"),
+    ("seen, of those with attention", "seen", "attends"),
+    ("of these, a module named in `missed`", "missed", "seen"),
+    ("every softmax that ran has a look, within 1e-5", "every softmax", "seen"),
+    ("every look is a softmax that ran, within 1e-5", "every look", "seen"),
+    ("weights that the model reports within 1e-5", "reported", "reports"),
+    ("cut right", "cut", "seen"),
+    ("bfloat16 autocast: same bits", "autocast same", "autocast"),
+    ("watching raised", "raised", "ran"),
+)
+GENERATION: tuple[Row, ...] = (
+    ("generated: same tokens", "same tokens", "seen"),
+    ("every softmax of every step has a look, within 1e-5", "every softmax", "seen"),
+    ("joined looks are those of one pass over the text", "one pass", "seen"),
+    ("both: looks right step by step", "right", "seen"),
+    ("watching raised", "raised", "ran"),
+)
+LIBRARIES: tuple[Row, ...] = (
+    *MODELS[:5],
+    ("fully seen: both, and nothing in `missed`", "fully seen", "attends"),
+    MODELS[6],
+    ("watching raised", "raised", "ran"),
+)
 
 
 def tensors(result: object) -> list[Tensor]:
@@ -131,10 +83,126 @@ def same(one: object, other: object) -> bool:
     return bool(pairs) and all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)
 
 
-def reported(model: Any, given: dict[str, Tensor]) -> list[Tensor]:
+class Subject:
+    """A model and what it is called with, from the same random state each time."""
+
+    def __init__(self, model: nn.Module, given: dict[str, Any] | tuple[Any, ...]) -> None:
+        self.model, self.given = model, given
+
+    def __call__(self, **options: Any) -> Any:
+        torch.manual_seed(2)
+        with torch.no_grad():
+            if isinstance(self.given, dict):
+                return self.model(**self.given, **options)
+            return self.model(*self.given, **options)
+
+    def attends(self) -> bool:
+        """Whether a module says so by its name."""
+        return any(re.search("atten|attn", type(x).__name__.lower()) for x in self.model.modules())
+
+
+def looked(subject: Subject, found: Counter[str]) -> regard.lens.Seen | None:
+    """What is seen when the model runs, and what is true of it; None if nothing is."""
+    plain = subject()
+    found["ran"] = 1
+    with softmaxes() as real:
+        subject()
+    try:
+        with regard.watch(subject.model) as seen:
+            watched = subject()
+    except RegardError as error:
+        unseen = "ran, but made no call" in str(error)
+        found["attends"] = int(unseen and subject.attends())
+        found["raised"] = int(not unseen)
+        return None
+    found["seen"] = found["attends"] = 1
+    found["missed"] = int(bool(seen.missed))
+    found["same bits"] = int(same(plain, watched))
+    left, lonely = unmatched(real, weights_of(seen))
+    found["every softmax"], found["every look"] = int(not left), int(not lonely)
+    found["fully seen"] = int(not left and not lonely and not seen.missed)
+    return seen
+
+
+def weights_of(seen: regard.lens.Seen) -> list[Tensor]:
+    """The weights of every call."""
+    return [look.weights() for name in seen for look in seen.calls(name)]
+
+
+def cuts(subject: Subject, seen: regard.lens.Seen) -> bool:
+    """Whether a link of each kind can be cut, in every module, in the softmaxes that really run."""
+    for kind in {seen.kind(name) for name in seen}:
+        first = next(name for name in seen if seen.kind(name) == kind)
+        weights = seen.calls(first)[0].weights().flatten(0, -3).amax(0)
+        query, key = divmod(int((weights * (weights < 0.999)).argmax()), weights.shape[-1])
+        with softmaxes() as before:
+            subject()
+        missing = len(unmatched(before, weights_of(seen))[0])
+        try:
+            links = regard.cut(subject.model, [(query, key)], kind=kind)
+            with softmaxes() as real, links, regard.watch(subject.model) as slow:
+                subject()
+            links = regard.cut(subject.model, [(query, key)], kind=kind)
+            with links, regard.watch(subject.model) as fast:
+                subject()
+        except RegardError:
+            return False
+        if len(unmatched(real, weights_of(slow))[0]) > missing:
+            return False
+        for cut in (slow, fast):
+            for weights in weights_of_kind(cut, kind):
+                inside = weights.shape[-2] > query and weights.shape[-1] > key
+                if inside and weights[..., query, key].nan_to_num().any():
+                    return False
+    return True
+
+
+def weights_of_kind(seen: regard.lens.Seen, kind: str) -> list[Tensor]:
+    """The weights of every module of self-attention, or of cross-attention, its calls joined."""
+    found = []
+    for name in seen:
+        if seen.kind(name) == kind:
+            try:
+                found.append(seen[name].weights())
+            except RegardError:  # calls of unlike sizes
+                found += [look.weights() for look in seen.calls(name)]
+    return found
+
+
+def check_model(kind: type[Any], config: type[Any], attention: str | None) -> Counter[str]:
+    """What can be said of one model of transformers, as counts of what is true."""
+    model = build(kind, config, attention)
+    subject = None
+    for candidate in inputs_for(model):
+        with contextlib.suppress(Exception):
+            one = Subject(model, candidate)
+            one()
+            subject = one
+            break
+    if subject is None:
+        raise ValueError("no inputs found")
+    found: Counter[str] = Counter()
+    seen = looked(subject, found)
+    if seen is None:
+        return found
+    eager = model if attention == "eager" else build(kind, config, "eager")
+    theirs, ours = reported(Subject(eager, subject.given)), weights_of(seen)
+    if theirs:
+        found["reports"] = 1
+        found["reported"] = int(all(any(close(w, o) for o in ours) for w in theirs))
+    found["cut"] = int(cuts(subject, seen))
+    with torch.autocast("cpu", torch.bfloat16), contextlib.suppress(Exception):
+        low = subject()
+        found["autocast"] = 1
+        with contextlib.suppress(RegardError, RuntimeError), regard.watch(model):
+            found["autocast same"] = int(same(low, subject()))
+    return found
+
+
+def reported(subject: Subject) -> list[Tensor]:
     """The weights that an eager model itself returns."""
-    with torch.no_grad(), contextlib.suppress(Exception):
-        result = model(**given, output_attentions=True)
+    with contextlib.suppress(Exception):
+        result = subject(output_attentions=True)
         found = [
             x for name, value in result.items() if "attentions" in name for x in tensors(value)
         ]
@@ -142,87 +210,102 @@ def reported(model: Any, given: dict[str, Tensor]) -> list[Tensor]:
     return []
 
 
-def check(kind: type[Any], config_class: type[Any], attention: str | None) -> Counter[str]:
-    """What can be said of one model, as counts of what is true."""
-    model = build(kind, config_class, attention)
-    plain, given = None, {}
-    for candidate in inputs_for(model):
-        with torch.no_grad(), contextlib.suppress(Exception):
-            torch.manual_seed(2)
-            plain, given = model(**candidate), candidate
-            break
-    if plain is None:
-        raise ValueError("no inputs found")
+def close(weights: Tensor, ours: Tensor, tolerance: float = 1e-5) -> bool:
+    """Whether weights are the same, in rows that look at anything."""
+    if weights.shape != ours.shape:
+        return False
+    there = weights.sum(-1) > 0.5
+    return not there.any() or bool((weights - ours).nan_to_num().abs()[there].amax() < tolerance)
+
+
+def check_generation(kind: type[Any], config: type[Any], attention: str | None) -> Counter[str]:
+    """What can be said of one model that writes text."""
+    model = build(kind, config, attention)
+    torch.manual_seed(1)
+    ids = torch.randint(5, 90, (2, 5))
+
+    def write() -> Tensor:
+        torch.manual_seed(2)
+        written: Tensor = model.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, num_beams=1,
+            min_new_tokens=NEW, max_new_tokens=NEW, pad_token_id=0,
+        )  # fmt: skip
+        return written
+
+    plain = write()
     found: Counter[str] = Counter(ran=1)
-    torch.manual_seed(2)
+    with softmaxes() as real:
+        write()
     try:
-        with torch.no_grad(), regard.watch(model) as seen:
-            watched = model(**given)
+        with regard.watch(model) as seen:
+            watched = write()
     except RegardError as error:
-        kinds = {type(x).__name__.lower() for x in model.modules()}
-        attends = any(re.search("atten|attn", kind) for kind in kinds)
-        unseen = "ran, but made no call" in str(error)
-        found[("unseen" if attends else "no attention") if unseen else "raised"] += 1
+        found["raised"] = int("ran, but made no call" not in str(error))
         return found
     found["seen"] = 1
-    found["missed"] = int(bool(seen.missed))
-    found["same bits"] = int(same(plain, watched))
-    looks = [look for name in seen for look in seen.calls(name)]
-    theirs = reported(model if attention == "eager" else build(kind, config_class, "eager"), given)
-    ours = [look.weights() for look in looks]
-    if theirs:
-        found["reports"] = 1
-        found["same weights"] = int(
-            all(any(_close(w, o) for o in ours if o.shape == w.shape) for w in theirs)
-        )
-    found["cut"] = int(_cuts(model, given, seen))
-    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16), contextlib.suppress(Exception):
-        torch.manual_seed(2)
-        low = model(**given)
-        found["autocast"] = 1
-        with contextlib.suppress(RegardError, RuntimeError), regard.watch(model) as seen:
-            torch.manual_seed(2)
-            again = model(**given)
-            found["autocast same"] = int(same(low, again))
+    found["same tokens"] = int(torch.equal(plain, watched))
+    left, lonely = unmatched(real, weights_of(seen))
+    found["every softmax"] = int(not left and not lonely)
+    found["one pass"] = int(as_in_one_pass(model, ids, watched, seen))
+    found["right"] = found["every softmax"] * found["one pass"]
     return found
 
 
-def _close(weights: Tensor, ours: Tensor) -> bool:
-    there = weights.sum(-1) > 0.5  # rows that look at anything
-    return bool((weights - ours).nan_to_num().abs()[there].amax() < 1e-5) if there.any() else True
+def as_in_one_pass(model: Any, ids: Tensor, written: Tensor, seen: regard.lens.Seen) -> bool:
+    """Whether the joined looks of generation are those of one pass over what was written."""
+    given = {"input_ids": written[:, :-1]}
+    if model.config.is_encoder_decoder:
+        given = {"input_ids": ids, "decoder_input_ids": written[:, :-1]}
+    with torch.no_grad(), regard.watch(model) as once:
+        model(**given)
+    return all(
+        name in once
+        and seen.kind(name) == once.kind(name)
+        and close(once[name].weights(), seen[name].weights(), 1e-4)
+        for name in seen
+    )
 
 
-def _cuts(model: nn.Module, given: dict[str, Tensor], seen: regard.lens.Seen) -> bool:
-    """Whether a link of each kind that has weight can be cut, in every module."""
-    for kind in {seen.kind(name) for name in seen}:
-        first = next(name for name in seen if seen.kind(name) == kind)
-        weights = seen.calls(first)[0].weights().flatten(0, -3).amax(0)
-        place = int(weights.argmax())
-        query, key = divmod(place, weights.shape[-1])
-        with contextlib.suppress(RegardError):
-            links = regard.cut(model, [(query, key)], kind=kind)
-            with torch.no_grad(), links, regard.watch(model) as cut:
-                torch.manual_seed(2)
-                model(**given)
-            looks = [cut[name] for name in cut if cut.kind(name) == kind]
-            if all(
-                not look.weights()[..., query, key].any()
-                for look in looks
-                if look.weights().shape[-2] > query and look.weights().shape[-1] > key
-            ):
-                continue
-        return False
-    return True
-
-
-def architectures() -> list[tuple[type[Any], type[Any]]]:
-    """Every configuration that `AutoModel` knows, and its models; some are listed but not there."""
-    found = []
-    for config in transformers.AutoModel._model_mapping:
-        with contextlib.suppress(Exception):
-            models = transformers.AutoModel._model_mapping[config]
-            found += [(config, one) for one in (models if isinstance(models, tuple) else (models,))]
+def check_library(case: Any) -> Counter[str]:
+    """What can be said of one model of another library."""
+    torch.manual_seed(0)
+    model = case.build().eval()
+    draw(model, lambda x: (1.7 if x.dim() == 2 else 0.8) * (x.shape[0] / x.numel()) ** 0.5)
+    torch.manual_seed(1)
+    subject = Subject(model, case.inputs())
+    found: Counter[str] = Counter()
+    seen = looked(subject, found)
+    if seen is not None:
+        found["cut"] = int(cuts(subject, seen))
     return found
+
+
+Work = tuple[str, Callable[[], Counter[str]]]
+
+
+def models() -> Iterator[Work]:
+    """Every model that `AutoModel` knows, twice."""
+    for config, kind in architectures(transformers.AutoModel):
+        for attention in (None, "eager"):
+            yield (
+                f"{kind.__name__} {attention or 'default'}",
+                lambda a=(kind, config, attention): check_model(*a),  # type: ignore[misc]
+            )
+
+
+def generation() -> Iterator[Work]:
+    """Every model that writes text, with its default attention."""
+    for auto in (transformers.AutoModelForCausalLM, transformers.AutoModelForSeq2SeqLM):
+        for config, kind in architectures(auto):
+            yield kind.__name__, lambda a=(kind, config, None): check_generation(*a)  # type: ignore[misc]
+
+
+def libraries() -> Iterator[Work]:
+    """Every case of other libraries."""
+    from libraries import cases
+
+    for case in cases():
+        yield f"{case.library}: {case.name}", lambda case=case: check_library(case)  # type: ignore[misc]
 
 
 class _LateError(Exception):
@@ -233,53 +316,50 @@ def _late(*_: object) -> None:
     raise _LateError
 
 
+def run(work: list[Work], verbose: bool) -> Counter[str]:
+    """The counts of everything."""
+    total: Counter[str] = Counter()
+    signal.signal(signal.SIGALRM, _late)
+    for name, check in work:
+        signal.alarm(SECONDS)
+        try:
+            found, said = check(), ""
+        except (_LateError, Exception) as error:  # whatever a model may raise
+            found, said = Counter({"not run": 1}), f"{type(error).__name__} {str(error)[:90]!r}"
+        finally:
+            signal.alarm(0)
+        total += found
+        if verbose:
+            print(f"{name:50} {said or dict(found)}", flush=True)
+    return total
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", help="part of the name of a configuration")
-    parser.add_argument("--limit", type=int, help="no more than so many architectures")
+    parser.add_argument("--generate", action="store_true", help="models that write text")
+    parser.add_argument("--libraries", action="store_true", help="models of other libraries")
+    parser.add_argument("--only", default="", help="part of the name of a model")
+    parser.add_argument("--part", default="1/1", help="2/4: the second quarter of the models")
     parser.add_argument("-v", action="store_true", help="a line for each model")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
-    signal.signal(signal.SIGALRM, _late)
-    total: Counter[str] = Counter()
+    sweep, rows = models, MODELS
+    if options.generate:
+        sweep, rows = generation, GENERATION
+    if options.libraries:
+        sweep, rows = libraries, LIBRARIES
+    work = [one for one in sweep() if options.only.lower() in one[0].lower()]
+    part, parts = map(int, options.part.split("/"))
+    work = work[part - 1 :: parts]
     begin = time.perf_counter()
-    pairs = architectures()
-    for config, kind in pairs[: options.limit]:
-        if options.only and options.only.lower() not in config.__name__.lower():
-            continue
-        ran = False
-        for attention in (None, "eager"):
-            signal.alarm(SECONDS)
-            try:
-                found = check(kind, config, attention)
-            except (_LateError, Exception) as error:  # whatever a model may raise
-                found = Counter({"not built": 1})
-                if options.v:
-                    print(f"{kind.__name__:40} {attention or 'default':8} {str(error)[:90]!r}")
-            finally:
-                signal.alarm(0)
-            ran = ran or bool(found["ran"])
-            total += found
-            if options.v and found["ran"]:
-                print(f"{kind.__name__:40} {attention or 'default':8} {dict(found)}", flush=True)
-        total["architectures"] += int(ran)
-    print(f"\n{total['architectures']} architectures of transformers {transformers.__version__}, ")
-    print(f"default and eager attention, {time.perf_counter() - begin:.0f} s\n")
-    print("| | of | |\n|---|---|---|")
-    attends = total["seen"] + total["unseen"]
-    for name, count, of in (
-        ("watched: same bits", total["same bits"], total["seen"]),
-        ("seen, of those with attention", total["seen"], attends),
-        ("of these, a module named in `missed`", total["missed"], total["seen"]),
-        ("weights that the model reports within 1e-5", total["same weights"], total["reports"]),
-        ("cut right", total["cut"], total["seen"]),
-        ("bfloat16 autocast: same bits", total["autocast same"], total["autocast"]),
-        ("watching raised", total["raised"], total["ran"]),
-        ("not built or not run on plain inputs", total["not built"], len(pairs) * 2),
-    ):
-        print(f"| {name} | {count} | {of} |")
+    total = run(work, options.v)
+    seconds = time.perf_counter() - begin
+    print(f"\n{total['ran']} of {len(work)} ran, {total['not run']} could not, {seconds:.0f} s")
+    print("\n| | | of |\n|---|---|---|")
+    for name, count, of in rows:
+        print(f"| {name} | {total[count]} | {total[of]} |")
 
 
 if __name__ == "__main__":

@@ -81,6 +81,62 @@ def test_written_out_attention(x: Tensor, mode: type, options: dict[str, Any]) -
     assert zero.nonzero()[:, 1:].unique(dim=0).tolist() == [[1, 3, 1]]
 
 
+def test_written_out_attention_shows_its_queries_and_keys(x: Tensor) -> None:
+    model = WrittenOut()
+    with torch.no_grad(), watch(model) as seen:
+        model(x)
+        q, k, _ = model.qkv(x).view(B, N, 3, H, D).permute(2, 0, 3, 1, 4)
+    look = seen[""]
+    assert look.has_vectors
+    torch.testing.assert_close(look.q, q)
+    torch.testing.assert_close(look.k, k)
+    torch.testing.assert_close(look.compared(), q @ k.mT)
+    torch.testing.assert_close(look.compared(queries=2, heads=1)[:, 0, 0], (q @ k.mT)[:, 1, 2])
+    torch.testing.assert_close(look.scores().softmax(-1), look.weights())
+
+
+def test_queries_that_cannot_be_told_are_not_made_up(x: Tensor) -> None:
+    class TwoProducts(WrittenOut):
+        """Scores of contents and of places, as in DeBERTa."""
+
+        def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+            q, k, v = self.qkv(x).view(len(x), -1, 3, H, D).permute(2, 0, 3, 1, 4)
+            return ((q @ k.mT + q @ k.flip(-2).mT).softmax(-1) @ v).transpose(1, 2).flatten(2)
+
+    model = TwoProducts()
+    with torch.no_grad(), watch(model) as seen:
+        model(x)
+        model(x)
+    for look in (seen[""], *seen.calls("")):
+        assert not look.has_vectors
+        assert look.v.shape[-1] == D
+        for ask in (lambda: look.q, lambda: look.k, look.compared):  # noqa: B023
+            with pytest.raises(OptionError, match="the queries and keys of this call could not be"):
+                ask()
+
+
+def test_low_scores_are_no_mask(x: Tensor) -> None:
+    model = WrittenOut()
+    with torch.no_grad(), cut(model, [(0, 1)]), watch(model) as seen:
+        model(x, torch.full((N, N), -20_000.0))  # the same for all keys
+    weights = seen[""].weights()
+    assert not weights[..., 0, 1].any()
+    torch.testing.assert_close(weights.sum(-1), torch.ones(B, H, N))
+
+
+def test_one_key_leaves_nothing_to_miss(x: Tensor) -> None:
+    class OneKeyAttention(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            k = x.mean(1, keepdim=True)
+            weights = torch.einsum("bid,bjd->bij", x, k).softmax(-1)
+            return torch.einsum("bij,bjd->bid", weights, k)
+
+    model = nn.Sequential(WrittenOut(), OneKeyAttention())
+    with torch.no_grad(), watch(model) as seen:
+        model(x)
+    assert seen.missed == ()
+
+
 def test_the_effects_of_links_that_are_written_out_are_those_of_cuts(x: Tensor) -> None:
     model = WrittenOut().double()
     x = x.double()

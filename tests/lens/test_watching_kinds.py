@@ -207,6 +207,50 @@ def test_a_module_without_parameters_knows_from_its_caller(x: Tensor) -> None:
     assert kinds(bare, x, *(torch.randn(2, B, M, WIDTH))) == ["cross"]
 
 
+def test_a_module_that_is_handed_queries_and_keys_knows_from_its_caller(x: Tensor) -> None:
+    class Mixed(nn.Module):
+        """Has parameters, but projects nothing itself: talking heads."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.mix = nn.Parameter(torch.eye(2))
+
+        def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            weights = torch.einsum("bhid,bhjd->bhij", q, k).softmax(-1)
+            return torch.einsum("bhij,hg->bgij", weights, self.mix) @ v
+
+    class Layer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv, self.attend = nn.Linear(x.shape[-1], 3 * x.shape[-1]), Mixed()
+
+        def forward(self, x: Tensor) -> Tensor:
+            parts = self.qkv(x).unflatten(-1, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+            return self.attend(*parts).transpose(1, 2).flatten(2)
+
+    model = Layer()
+    with torch.no_grad(), watch(model) as seen:
+        model(x)
+    assert seen.kind("attend") == "self"
+
+
+def test_two_sequences_joined_into_one_are_self_attention(x: Tensor) -> None:
+    class Joint(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.qkv = nn.Linear(x.shape[-1], 3 * x.shape[-1])
+
+        def forward(self, image: Tensor, text: Tensor) -> Tensor:
+            q, k, v = self.qkv(torch.cat([text, image], 1))[:, None].chunk(3, -1)
+            turned = (y * torch.randn(y.shape[-2:]) for y in (q, k))
+            return F.scaled_dot_product_attention(*turned, v)
+
+    model = Joint()
+    with torch.no_grad(), watch(model) as seen:
+        model(x, x[:, :3] + 1)
+    assert seen.kind("") == "self"
+
+
 def test_positions_added_to_queries_and_keys_make_no_cross_attention(x: Tensor) -> None:
     class Positioned(Attention):
         def forward(self, x: Tensor, position: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.lens import Seen, cut, watch
 
@@ -372,6 +372,28 @@ def test_capped_scores() -> None:
     for look, weights in zip(seen.values(), expected, strict=True):
         torch.testing.assert_close(look.weights(), weights, atol=1e-5, rtol=0)
         assert look.compared(scaled=True).abs().max() <= 0.02
+
+
+def test_a_mask_that_the_function_makes_itself_is_seen(sizes: dict[str, Any]) -> None:
+    """The last row alone would not show it: there every key may be looked at."""
+    from transformers import AttentionInterface
+
+    def causal_by_itself(
+        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, **_: Any
+    ) -> tuple[Tensor, None]:
+        scores = query @ key.repeat_interleave(query.shape[1] // key.shape[1], 1).mT
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        weights = (scores * module.scaling).masked_fill(hidden, -torch.inf).softmax(-1)
+        output = weights @ value.repeat_interleave(query.shape[1] // value.shape[1], 1)
+        return output.transpose(1, 2), None
+
+    AttentionInterface.register("causal_by_itself", causal_by_itself)
+    config = transformers.LlamaConfig(vocab_size=60, **sizes["llama"])
+    model = transformers.LlamaModel._from_config(config, attn_implementation="causal_by_itself")
+    with torch.no_grad(), watch(model.eval()) as seen:
+        model(torch.randint(5, 60, (1, 6)), use_cache=False)
+    for look in seen.values():
+        assert not look.weights().triu(1).any()
 
 
 def test_sinks_have_a_share_of_the_weights() -> None:

@@ -88,6 +88,11 @@ class Look:
         return self._of.sizes
 
     @property
+    def has_vectors(self) -> bool:
+        """Whether queries, keys and values are known, and not only the weights."""
+        return True
+
+    @property
     def q(self) -> Float[Tensor, "*bh q d"]:
         """The queries."""
         return self._call.restore(self._call.q)
@@ -104,15 +109,6 @@ class Look:
 
     @property
     def _values(self) -> Float[Tensor, "b g k e"]:
-        if (
-            self._call.v.shape[-1] == 0
-            and self._call.v.numel() == 0
-            and self._call.caller == "watch"
-        ):
-            raise OptionError(
-                "Look: the values of this call could not be seen, only its weights; ask for "
-                "weights(), scores(), top(n), entropy() or received()"
-            )
         return self._call.v
 
     @property

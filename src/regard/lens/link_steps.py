@@ -184,8 +184,8 @@ def link_steps(
             )
             for n, site in enumerate(sites)
             for look in [prediction.seen.calls(site.module)[-1]]
-            for i in range(look.q.shape[1])
-            if head is None or i == numbered("steps: head", head, look.q.shape[1])
+            for i in range(look.sizes[1])
+            if head is None or i == numbered("steps: head", head, look.sizes[1])
         ),
     )
     return _taken(prediction, sites[chosen[2]], queries, keys, row, at, chosen[1])

@@ -97,7 +97,7 @@ def carried(look: Look, reached: Float[Tensor, " q"], row: int = 0) -> Float[Ten
 
     Rows are computed as they are needed, so there is no matrix of all pairs.
     """
-    looked = reached.new_zeros(look.k.shape[-2])
+    looked = reached.new_zeros(look.sizes[3])
     for start in range(0, len(reached), BLOCK):
         queries = [i for i in range(start, min(len(reached), start + BLOCK)) if reached[i] > 0]
         if queries:

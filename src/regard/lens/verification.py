@@ -150,7 +150,7 @@ def _units(prediction: Prediction, site: Site, queries: Axis, keys: Axis) -> tup
     effects: Tensor | None = None
     for look in prediction.seen.calls(site.module):
         b, h, q, _ = look.output.shape
-        k = look.k.shape[-2]
+        k = look.sizes[3]
         to, of = keys.groups(k), queries.groups(q)
         parts = []
         step = h if b * h * q * k <= ELEMENTS else max(1, ELEMENTS // (b * q * k))

@@ -174,7 +174,8 @@ class Answers:
 
 def _bytes(looks: Iterable[Look]) -> int:
     """How much they hold, about: their queries, keys, values and results."""
-    tensors = [x for look in looks for x in (look.q, look.k, look.v, look.output)]
+    tensors = [look.output for look in looks]
+    tensors += [x for look in looks if look.has_vectors for x in (look.q, look.k, look.v)]
     return sum(x.numel() * x.element_size() for x in tensors)
 
 

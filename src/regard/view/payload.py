@@ -117,6 +117,8 @@ def steps_bytes(layers: Sequence[Layer]) -> int:
     """How many bytes the six steps of every word of every layer would take, about."""
     total = 0
     for layer in layers:
+        if not layer.look.has_vectors:
+            continue
         q, k = layer.sizes
         width, value = layer.look.q.shape[-1], layer.look.v.shape[-1]
         total += 4 * layer.heads * ((q + k) * (width + value) + 4 * q * k)
@@ -181,7 +183,7 @@ def _steps(layer: Layer, chosen: Mapping[str, Sequence[int]]) -> dict[str, Any] 
     Short texts keep all keys; long ones those of the chosen tokens and the strongest of each row.
     """
     queries = sorted(set(chosen.get(layer.queries, ())))
-    if not queries:
+    if not queries or not layer.look.has_vectors:
         return None
     look, count = layer.look, layer.sizes[1]
     weights = headed(look.weights(queries=queries), 2)

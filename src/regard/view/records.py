@@ -7,7 +7,6 @@ the answers to "why this word?", `Compared` one word in two sentences.
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -132,23 +131,22 @@ class Layer:
             raise OptionError(
                 f"Layer: kind expected {', '.join(KINDS)}, got {self.kind!r}; choose one"
             )
-        q = self.look.q
-        batch = math.prod(q.shape[:-3]) if q.dim() > 3 else q.shape[0] if q.dim() == 3 else 1
-        if batch != 1:
+        if self.look.sizes[0] != 1:
             raise ShapeError(
                 f"Layer: look of {self.name!r} expected one text, (n, d) or (1, h, n, d), "
-                f"got q {shape(q)}; look at the texts one at a time"
+                f"got output {shape(self.look.output)}; look at the texts one at a time"
             )
 
     @property
     def heads(self) -> int:
         """How many heads there are."""
-        return self.look.q.shape[-3] if self.look.q.dim() > 3 else 1
+        return self.look.sizes[1]
 
     @property
     def sizes(self) -> tuple[int, int]:
         """How many queries, and how many keys."""
-        return self.look.q.shape[-2], self.look.k.shape[-2]
+        _, _, queries, keys = self.look.sizes
+        return queries, keys
 
     def check(self, texts: dict[str, Text]) -> None:
         """Raise unless both texts are there, with as many tokens as the look has."""

@@ -125,7 +125,7 @@ class DotProduct:
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights ``(b, h, q, k)`` themselves, and the values ``(b, h, k, e)`` if they are known.
+    """The weights ``(b, h, q, k)`` themselves, and what else of the call is known.
 
     As a call: scores are the logarithms of the weights. What a row lacks of 1 went to a sink.
     """
@@ -134,6 +134,9 @@ class Weights:
     v: Tensor | None = None
     rank: int = 4
     """The rank that the model had: 2 or 3 without an axis of heads."""
+    q: Tensor | None = None
+    k: Tensor | None = None
+    """Queries ``(b, h, q, d)`` and keys ``(b, g, k, d)``: both or none."""
 
     @property
     def sizes(self) -> Sizes:
@@ -142,19 +145,18 @@ class Weights:
 
     @property
     def keys(self) -> tuple[Tensor | None, Tensor] | None:
-        return None if self.v is None else (None, self.v)
+        return None if self.v is None else (self.k, self.v)
 
     def in_use(self) -> int:
         _, _, q, k = self.sizes
         return k if q == k else keys_in_use(q, k, self.weights > 0)
 
     def map(self, change: Change, change_mask: Change) -> Weights:
-        return replace(
-            self, weights=change(self.weights), v=None if self.v is None else change(self.v)
-        )
+        v, q, k = (None if x is None else change(x) for x in (self.v, self.q, self.k))
+        return replace(self, weights=change(self.weights), v=v, q=q, k=k)
 
     def with_keys(self, k: Tensor | None, v: Tensor) -> Weights:
-        return replace(self, v=v)
+        return replace(self, k=k, v=v)
 
     def call(self) -> Call:
         weights = self.weights

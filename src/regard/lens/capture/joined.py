@@ -71,6 +71,11 @@ class JoinedLook(Look):
         return b, h, self._tops[-1], self._keys
 
     @property
+    def has_vectors(self) -> bool:
+        """Whether queries, keys and values of all calls are known."""
+        return all(look.has_vectors for look in self._looks)
+
+    @property
     def q(self) -> Tensor:
         return torch.cat([look.q for look in self._looks], -2)
 

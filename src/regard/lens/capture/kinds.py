@@ -2,11 +2,13 @@
 
 In this order:
 
+0. A module that was handed queries and keys ready-made says nothing: the one around it decides.
 1. The innermost module with parameters was given one sequence: self-attention.
 2. It was given several, and the queries were projected from the same sequence as the keys or the
    values (through linear layers, norms, copies): self-attention; from another: cross-attention.
 3. The projections were not seen: self-attention if there are as many keys as the module's first
-   sequence is long and its other sequences are not; else cross-attention.
+   sequence is long and its other sequences are not, or as many as queries and no sequence is (its
+   sequences are joined into one); else cross-attention.
 4. No module has parameters: self-attention if there are as many queries as keys.
 
 Arguments that are called masks, biases, positions or caches are no sequences.
@@ -80,6 +82,15 @@ class Origins:
             before = self._paths.get(source) or ()
             self._paths[result] = (step, *before)[:STEPS]
 
+    def forms(self, x: Tensor) -> set[Identity]:
+        """The tensor itself, and those of which it is a copy or a norm."""
+        found = {identity(x)}
+        for step in self._paths.get(x) or ():
+            if not step.norm or step.result not in found:
+                break
+            found.add(step.source)
+        return found
+
     def of(self, x: Tensor, given: Collection[Identity] = ()) -> Identity:
         """What a tensor was projected from: one of the given tensors, or as far as is known.
 
@@ -112,6 +123,8 @@ def kind_of(
         if not parameters:
             break
         ends = {identity(x) for x in given}
+        if q is not None and origins.forms(q) & ends and origins.forms(k) & ends:
+            continue
         of_q = None if q is None else origins.of(q, ends)
         others = [origins.of(x, ends) for x in (k, v) if x is not None]
         if of_q in others:
@@ -121,5 +134,6 @@ def kind_of(
             return "cross"
         keys = k.shape[-2]
         fits = [keys in x.shape[:-1] for x in given]
-        return "self" if fits[0] and not any(fits[1:]) else "cross"
+        joined = q is not None and q.shape[-2] == keys and not any(fits)
+        return "self" if joined or (fits[0] and not any(fits[1:])) else "cross"
     return "self" if q is None or q.shape[-2] == k.shape[-2] else "cross"

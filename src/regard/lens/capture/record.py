@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from regard.attention import look as look_at
-from regard.attention._call import HALF, Call, exactly
+from regard.attention._call import Call, exactly
 from regard.attention.record import Look
 from regard.lens.capture.inputs import Inputs, Sizes, Weights
 from regard.lens.capture.positions import Position
 from regard.lens.capture.storage import Kept, KeyCache, MaskPool
+from regard.lens.capture.weights_look import WeightsLook
 
 
 @dataclass(eq=False)
@@ -90,25 +91,28 @@ class AttentionRecord:
             lambda _: next(kept_by_id)._tensor, lambda _: next(kept_by_id)._tensor
         )
 
-    def call(self) -> Call:
-        """The call in regard's form; raises if a tensor of it has been changed since."""
+    def inputs(self) -> Inputs:
+        """What the call was given; raises if a tensor of it has been changed since."""
         for kept in self._kept:
             _ = kept.tensor
-        with torch.inference_mode(False), torch.no_grad():
-            inputs = self._inputs.map(Tensor.detach, Tensor.detach)
-            if self._cache is not None:
-                inputs = inputs.with_keys(*self._cache.part(self.position.key, self.sizes[3]))
-            return inputs.call()
+        inputs = self._inputs.map(Tensor.detach, Tensor.detach)
+        if self._cache is not None:
+            inputs = inputs.with_keys(*self._cache.part(self.position.key, self.sizes[3]))
+        return inputs
 
     def look(self) -> Look:
         """Everything about this call."""
         if self._look is None:
-            call = self.call()
-            with torch.inference_mode(False), torch.no_grad(), exactly(call.q.device):
-                self._look = Look(call, *self._result(call))
-                if isinstance(self._inputs, Weights):
-                    half = self._inputs.weights.dtype in HALF
-                    self._look.sink = _sink(call, 2e-2 if half else 3e-6)
+            with torch.inference_mode(False), torch.no_grad():
+                inputs = self.inputs()
+                call = inputs.call()
+                with exactly(call.q.device):
+                    result = self._result(call)
+                    self._look = (
+                        WeightsLook(call, *result, inputs)
+                        if isinstance(inputs, Weights)
+                        else Look(call, *result)
+                    )
         look, gradients = self._look, self.gradients
         if gradients.output is not None:
             look.output_gradient = gradients.output.reshape(look.output.shape)
@@ -132,13 +136,3 @@ def _stand_in(x: Tensor) -> Tensor:
     """A tensor of the same shape that takes no memory."""
     with torch.inference_mode(False):
         return torch.zeros((), dtype=x.dtype, device=x.device).expand(x.shape)
-
-
-def _sink(call: Call, least: float) -> Tensor | None:
-    """The logarithm of what rows ``(b, h, q)`` lack of 1; None if none lacks more than `least`."""
-    assert isinstance(call.bias, Tensor)
-    missing = 1.0 - call.bias.exp().sum(-1)
-    real = missing > least
-    if not bool((real & (call.bias > -torch.inf).any(-1)).any()):
-        return None
-    return missing.masked_fill(~real, 0.0).log()

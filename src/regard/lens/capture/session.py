@@ -271,6 +271,7 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def add(self, listener: Listener) -> None:
         """Begin to tell a listener."""
         if not self.listeners:
+            torch.clear_autocast_cache()  # whose copies of parameters would not be known as such
             for adapter in self.adapters:
                 adapter.install(self)
             _push_mode(self)

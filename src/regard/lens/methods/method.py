@@ -48,8 +48,8 @@ def to_units(prediction: Prediction, x: Float[Tensor, "*b keys"]) -> Float[Tenso
 def starting(prediction: Prediction) -> Float[Tensor, " queries"]:
     """The distribution that is equal over the step's rows and 0 elsewhere."""
     look = next(look for _, site, look in layers(prediction) if site.place == prediction.place)
-    exact = torch.promote_types(look.q.dtype, torch.float32)
-    found = torch.zeros(look.output.shape[-2], dtype=exact, device=look.q.device)
+    exact = torch.promote_types(look.output.dtype, torch.float32)
+    found = torch.zeros(look.output.shape[-2], dtype=exact, device=look.output.device)
     found[list(prediction.queries)] = 1 / len(prediction.queries)
     return found
 

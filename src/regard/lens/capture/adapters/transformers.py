@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention._call import HALF, exactly
+from regard.attention._call import HALF, Call, exactly
 from regard.errors import RegardError
 from regard.lens.capture.adapters.installation import Installation, Undo
 from regard.lens.capture.inputs import DotProduct, Inputs, Weights
@@ -70,19 +70,18 @@ class Announcement:
     def explain(self, weights: Weights) -> Inputs:
         """Queries and keys that give these weights, if those of the function do; else the weights.
 
-        Each model brings a function of its own, and some do more than their arguments say.
+        Each model brings a function of its own, and some do more than their arguments say: the
+        first, the middle and the last row are compared. Every mask that is left unsaid, such as a
+        causal one, shows in one of them.
         """
         try:
             inputs = self._inputs()
             call = inputs.call()
-            b, h, q, k = call.sizes
-            if weights.weights.shape != (b, h, q, k) or not q:
+            q = call.sizes[2]
+            if weights.weights.shape != call.sizes or not q:
                 return weights
             with exactly(call.q.device):
-                scores = call.scores(slice(q - 1, q), slice(0, k))
-                ours = torch.softmax(scores, -1).nan_to_num()
-                theirs = weights.weights[:, :, q - 1 :].to(ours.dtype).nan_to_num()
-                error = float((ours - theirs).abs().max())
+                error = max(_difference(call, weights.weights, row) for row in {0, q // 2, q - 1})
         except (RegardError, RuntimeError):
             return weights
         return inputs if error <= (3e-3 if call.q.dtype in HALF else 1e-6) else weights
@@ -97,6 +96,13 @@ class Announcement:
         return DotProduct(
             self.query, self.key, self.value, mask, scale=scale, softcap=cap, dropout=self.dropout
         )
+
+
+def _difference(call: Call, weights: Tensor, row: int) -> float:
+    """The largest difference between the weights of a call and these, in one row."""
+    ours = torch.softmax(call.scores(slice(row, row + 1), slice(0, call.sizes[3])), -1)
+    theirs = weights[:, :, row : row + 1].to(ours.dtype)
+    return float((ours.nan_to_num() - theirs.nan_to_num()).abs().max())
 
 
 @cache

@@ -52,11 +52,13 @@ FOLLOWED = tuple(
         "index_select": "default", "gather": "default", "roll": "default", "convolution": "default",
         "conv2d": "default", "stack": "default", "index": "Tensor", "rsub": "Scalar",
         "relu": "default", "softplus": "default", "as_strided_scatter": "default",
-        "slice_scatter": "default",
+        "slice_scatter": "default", "native_layer_norm": "default", "layer_norm": "default",
     }.items()
     for overload in overloads.split()
 )  # fmt: skip
 """Operators after which scores are still scores, and weights still weights."""
+MIXING = (_aten.convolution.default, _aten.conv2d.default)
+"""Those of them that mix heads or places."""
 
 
 @dataclass(eq=False)
@@ -65,6 +67,8 @@ class Chain:
 
     q: Tensor | None
     k: Tensor
+    sole: bool = True
+    """Whether the scores are those of this one product, and not of several, or of mixed heads."""
     weights: Tensor | None = None
     """The softmax's result, once there is one."""
     layout: Layout | None = None
@@ -82,6 +86,12 @@ class _State:
         """Modules that multiplied activations or took a softmax, and completed no call."""
         self.parameters: set[int] = set()
         self.known: set[int] = set()
+
+    def note_unread(self) -> None:
+        """Note the module that is running, until it completes a call."""
+        module = _innermost(running())
+        if module is not None:
+            self.unread.setdefault(id(module), module)
 
 
 class WrittenOut:
@@ -114,7 +124,10 @@ class WrittenOut:
             session.origins.note(func, args, result)
         state: _State = session.state[self]
         if state.chains:
-            chain = next((c for x in _tensors(args) if (c := state.chains.get(x))), None)
+            chains = [c for x in _tensors(args) if (c := state.chains.get(x))]
+            chain = chains[0] if chains else None
+            if chain is not None and (func in MIXING or any(c is not chain for c in chains)):
+                chain.sole = False
             made = result[0] if isinstance(result, tuple) else result
             if chain is not None and isinstance(made, Tensor) and not made.is_nested:
                 state.chains[made] = chain
@@ -144,12 +157,14 @@ class WrittenOut:
                     state.chains[result] = chain  # heads were mixed
                 return result
         if chain_a is not None or chain_b is not None:
-            state.chains[result] = chain_a or chain_b  # type: ignore[assignment]
+            mixed = chain_a or chain_b
+            assert mixed is not None
+            mixed.sole = False
+            state.chains[result] = mixed
         elif func is not _aten.mm.default or not self._has_parameter(session, state, a, b):
             state.chains[result] = Chain(a, b.mT)
-            module = _innermost(running())
-            if module is not None:
-                state.unread.setdefault(id(module), module)
+            if not _single(a, -1) and not _single(result, -1):
+                state.note_unread()
         return result
 
     def softmax(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
@@ -159,15 +174,14 @@ class WrittenOut:
         chain = state.chains.get(x)
         last = x.dim() >= 2 and dim in (-1, x.dim() - 1) and x.numel() > 0
         if chain is None or chain.weights is not None or not last:
-            module = _innermost(running()) if x.dim() > 2 else None
-            if module is not None:
-                state.unread.setdefault(id(module), module)
+            if x.dim() > 2 and not _single(x, dim):
+                state.note_unread()
             return func(*args, **kwargs)
         place = session.place(chain.q, chain.k, None)
         if place is None:
             return func(*args, **kwargs)
         layout = Layout.of(x, _innermost(iter(place.runs)))
-        done = Chain(chain.q, chain.k, None, layout, place)
+        done = Chain(chain.q, chain.k, chain.sole, None, layout, place)
         x, empty = self._cut(session, done, x) if session.cuts else (x, None)
         result = func(x, dim, *rest, **kwargs)
         if empty is not None:
@@ -184,14 +198,15 @@ class WrittenOut:
         assert layout is not None
         assert place is not None
         scores = layout.apply(x)
-        visible = Weights(scores > LOWEST)
+        masked = scores <= scores.amax(-1, keepdim=True) + LOWEST
+        visible = Weights(~masked)
         chain.in_use = visible.in_use()
         links = session.forbidden(place, visible)
         if links is None:
             return x, None
         chain.cut = True
         forbidden = links.whole(scores.shape[2]).to(x.device)
-        hidden = forbidden | (scores <= LOWEST)
+        hidden = forbidden | masked
         empty = forbidden.any(-1, keepdim=True) & hidden.all(-1, keepdim=True)
         shape = scores.shape
         x = x.masked_fill(layout.undo(forbidden.expand(shape)), -torch.inf)
@@ -225,7 +240,7 @@ class WrittenOut:
         state: _State = session.state[self]
         for run in chain.place.runs:
             state.unread.pop(id(run.module), None)
-        told, inputs = session.announced, Weights(weights, v, chain.layout.rank)
+        told, inputs = session.announced, Weights(weights, v, chain.layout.rank, *_product(chain))
         explained = inputs if told is None or chain.cut else told.explain(inputs)
         chain.gradients = session.announce(chain.place, explained, output, chain.in_use)
         if explained is not inputs and state.backward.pop(chain.weights) is not None:
@@ -273,12 +288,32 @@ def _values(
     return other.reshape(b, batches // b, k, e), output
 
 
+def _product(chain: Chain) -> tuple[Tensor | None, Tensor | None]:
+    """Queries ``(b, h, q, d)`` and keys ``(b, g, k, d)`` of scores that are one product."""
+    q, k, layout = chain.q, chain.k, chain.layout
+    assert layout is not None
+    assert chain.weights is not None
+    b, h, rows, columns = layout.apply(chain.weights).shape
+    d = k.shape[-1]
+    if q is None or not chain.sole or not layout.plain or not q.numel() or not k.numel():
+        return None, None
+    groups, rest = divmod(k.numel(), b * columns * d)
+    if q.numel() != b * h * rows * d or k.shape[-2] != columns or rest or h % groups:
+        return None, None
+    return q.reshape(b, h, rows, d), k.reshape(b, groups, columns, d)
+
+
 def _tensors(args: Args) -> Iterator[Tensor]:
     for x in args:
         if isinstance(x, Tensor):
             yield x
         elif isinstance(x, list | tuple):
             yield from (y for y in x if isinstance(y, Tensor))
+
+
+def _single(x: Tensor, axis: int) -> bool:
+    """Whether an axis has one place only, so that nothing is chosen along it."""
+    return not x.is_nested and x.shape[axis] == 1
 
 
 def _innermost(runs: Iterator[Run]) -> nn.Module | None:
