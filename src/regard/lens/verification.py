@@ -50,19 +50,54 @@ class _Candidate:
     effect: float
 
 
+@dataclass(frozen=True)
+class _Found:
+    """The links of all modules with the largest effects, and some of the others at random."""
+
+    sites: list[Site]
+    shapes: list[torch.Size]
+    """Of the effects of each module, ``(h, queries, keys)``."""
+    module: Tensor
+    """The number of the module of each link."""
+    index: Tensor
+    """The place of each link among the effects of its module."""
+    attention: Tensor
+    effects: Tensor
+    estimated: int
+    """All links that have any weight."""
+
+    def chosen(
+        self, most: int, control: int, seed: int
+    ) -> tuple[list[_Candidate], list[_Candidate]]:
+        """The strongest links, and a random sample of the others that have some weight."""
+        order = self.effects.abs().argsort(descending=True, stable=True)
+        others = order[most:]
+        others = others[self.attention[others] >= LEAST].tolist()
+        sample = random.Random(seed).sample(others, min(control, len(others)))
+        return [self._at(i) for i in order[:most].tolist()], [self._at(i) for i in sample]
+
+    def _at(self, i: int) -> _Candidate:
+        module, at = int(self.module[i]), int(self.index[i])
+        _, n, m = self.shapes[module]
+        where = (at // (n * m), at // m % n, at % m)
+        return _Candidate(
+            self.sites[module], *where, float(self.attention[i]), float(self.effects[i])
+        )
+
+
 def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Why:
     """Everything that `Lens.why` reports about a prediction."""
-    candidates, step = _estimate(prediction)
-    candidates.sort(key=lambda one: -abs(one.effect))
-    strongest = candidates[:most]
-    others = [one for one in candidates[most:] if one.attention >= LEAST]
-    sample = random.Random(seed).sample(others, min(control, len(others)))
+    found, step = _estimate(prediction)
+    strongest, sample = found.chosen(most, control, seed)
     tried = [*strongest, *sample]
     measured = _measure(prediction, tried)
     links = [_link(prediction, one, m) for one, m in zip(tried, measured, strict=True)]
     alternatives = _alternatives(prediction)
-    flip = _flip(prediction, strongest, measured[: len(strongest)])
-    words, flip = _continued(prediction, _words(prediction, step, list(alternatives)), flip)
+    words, flip = _continued(
+        prediction,
+        _words(prediction, step, list(alternatives)),
+        _flip(prediction, strongest, measured[: len(strongest)]),
+    )
     before = prediction.baseline
     real = [i for i, one in enumerate(words) if not one.special] or range(len(words))
     looked = max(real, key=lambda i: words[i].looked)
@@ -86,7 +121,7 @@ def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Wh
         words=words,
         flip=flip,
         agreement=agreement([one.effect for one in links], [one.cut or 0.0 for one in links]),
-        estimated=len(candidates),
+        estimated=found.estimated,
         place=prediction.place,
         attention=step.attention,
         effects=step.effects,
@@ -115,20 +150,33 @@ class _Step:
     effects: Tensor
 
 
-def _estimate(prediction: Prediction) -> tuple[list[_Candidate], _Step]:
+def _estimate(prediction: Prediction) -> tuple[_Found, _Step]:
     """Candidates for links that matter, and all links of the step's own rows."""
-    candidates: list[_Candidate] = []
+    shapes, parts, total = [], [], 0
     sites, attention, effects = [], [], []
-    for site in prediction.sites:
+    for number, site in enumerate(prediction.sites):
         queries, keys = prediction.axes(site.place)
         weights, estimated = _units(prediction, site, queries, keys)
-        candidates += _foremost(site, weights, estimated)
+        shapes.append(estimated.shape)
+        visible = weights.flatten() > 0
+        total += int(visible.sum())
+        index = _foremost(estimated.flatten(), visible)
+        parts.append(
+            (
+                torch.full_like(index, number),
+                index,
+                weights.flatten()[index],
+                estimated.flatten()[index],
+            )
+        )
         if site.place == prediction.place:
             rows = [queries.at(position) for position in prediction.queries]
             sites.append(site)
             attention.append(weights[:, rows].amax(1))
             effects.append(estimated[:, rows].sum(1))
-    return candidates, _Step(sites, torch.stack(attention), torch.stack(effects))
+    columns = (torch.cat(one).cpu() for one in zip(*parts, strict=True))
+    found = _Found(prediction.sites, shapes, *columns, estimated=total)
+    return found, _Step(sites, torch.stack(attention), torch.stack(effects))
 
 
 def step_effects(prediction: Prediction) -> Float[Tensor, "layers heads units"]:
@@ -170,19 +218,12 @@ def _units(prediction: Prediction, site: Site, queries: Axis, keys: Axis) -> tup
     return weights, effects
 
 
-def _foremost(site: Site, weights: Tensor, effects: Tensor) -> list[_Candidate]:
-    """The links of a module with the largest effects, and some of the others at random."""
-    flat = effects.flatten()
-    order = flat.abs().argsort(descending=True)
-    order = order[weights.flatten()[order] > 0]
+def _foremost(effects: Tensor, visible: Tensor) -> Tensor:
+    """Which links of a module have the largest effects, and some of the others."""
+    order = effects.abs().argsort(descending=True)
+    order = order[visible[order]]
     rest = order[KEPT:]
-    chosen = torch.cat([order[:KEPT], rest[:: max(1, len(rest) // KEPT)]])
-    _, n, m = effects.shape
-    at, a, e = chosen.tolist(), weights.flatten()[chosen].tolist(), flat[chosen].tolist()
-    return [
-        _Candidate(site, i // (n * m), i // m % n, i % m, w, x)
-        for i, w, x in zip(at, a, e, strict=True)
-    ]
+    return torch.cat([order[:KEPT], rest[:: max(1, len(rest) // KEPT)]])
 
 
 def _cut(prediction: Prediction, one: _Candidate) -> Cut:
@@ -193,15 +234,8 @@ def _cut(prediction: Prediction, one: _Candidate) -> Cut:
 
 def _measure(prediction: Prediction, links: Sequence[_Candidate]) -> list[float]:
     """The change of the metric when each link is really cut."""
-    before = float(prediction.metric(prediction.baseline))
-    found = [0.0] * len(links)
-    for reread in (True, False):
-        own = [i for i, one in enumerate(links) if (one.site.place == "encoder") == reread]
-        if own:
-            cuts = [[_cut(prediction, links[i])] for i in own]
-            after = prediction.metric(prediction.cut_logits(cuts, reread=reread))
-            for i, value in zip(own, after.tolist(), strict=True):
-                found[i] = value - before
+    after = prediction.metric(prediction.cut_logits([[_cut(prediction, one)] for one in links]))
+    found: list[float] = (after - prediction.metric(prediction.baseline)).tolist()
     return found
 
 
@@ -276,8 +310,8 @@ def _words(
 
 def _flip(
     prediction: Prediction, links: Sequence[_Candidate], measured: Sequence[float]
-) -> Flip | None:
-    """The smallest set of links found whose joint cut changes the choice.
+) -> tuple[Flip, int] | None:
+    """The smallest set of links found whose joint cut changes the choice, and the choice then.
 
     More and more links are cut, in the order of their measured effects, until the choice changes;
     then those that turn out not to be needed are taken out again.
@@ -298,12 +332,13 @@ def _flip(
     if found is None:
         return None
     chosen, token, probability = found
-    return Flip(
+    flip = Flip(
         links=tuple(_link(prediction, links[i], measured[i]) for i in chosen),
         word=prediction.spell(token),
         text="",
         probability=probability,
     )
+    return flip, token
 
 
 def _first_flip(
@@ -320,16 +355,19 @@ def _first_flip(
 
 
 def _continued(
-    prediction: Prediction, words: Sequence[WordEffect], flip: Flip | None
+    prediction: Prediction, words: Sequence[WordEffect], flipped: tuple[Flip, int] | None
 ) -> tuple[tuple[WordEffect, ...], Flip | None]:
     """The same with what is written after each cut that changes the choice, in one batch."""
     changed = [i for i, one in enumerate(words) if one.text is not None]
     rows = [prediction.word_cuts[i] for i in changed]
-    if flip is not None:
-        rows.append([one.as_cut() for one in flip.links])
-    texts = prediction.text_with(rows)
+    chosen = prediction.chosen(prediction.without_word)
+    first = [chosen[i] for i in changed]
+    if flipped is not None:
+        rows.append([one.as_cut() for one in flipped[0].links])
+        first.append(flipped[1])
+    texts = prediction.text_with(rows, first)
     told = dict(zip(changed, texts, strict=False))
     return (
         tuple(replace(one, text=told.get(i)) for i, one in enumerate(words)),
-        None if flip is None else replace(flip, text=texts[-1]),
+        None if flipped is None else replace(flipped[0], text=texts[-1]),
     )

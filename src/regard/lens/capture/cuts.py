@@ -63,9 +63,8 @@ def _numbers(value: Numbers, name: str) -> tuple[int, ...]:
     try:
         if isinstance(value, Tensor):
             value = value.reshape(-1).tolist()
-        if isinstance(value, SupportsIndex):
-            return (index(value),)
-        return tuple(index(one) for one in value)
+        several = value if isinstance(value, Iterable) else (value,)
+        return tuple(index(one) for one in several)
     except TypeError:
         raise OptionError(
             f"cut: {name}={value!r}, expected a whole number or several; words become positions "

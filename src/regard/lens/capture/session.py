@@ -140,6 +140,14 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._waiting = False
 
     @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Whether PyTorch wraps each call of the mode so that torch.compile skips it.
+
+        Nothing is compiled while the mode runs, and the wrapper takes a third of its time.
+        """
+        return False
+
+    @classmethod
     def ignore_compile_internals(cls) -> bool:
         """Whether torch.compile may compile while the mode is on; what it compiles is not seen."""
         return True

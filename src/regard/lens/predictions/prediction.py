@@ -47,9 +47,16 @@ class Axis:
     def groups(self, length: int) -> Int64[Tensor, " length"]:
         """The unit at each position; -1 where there is none."""
         found = torch.full((length,), -1)
-        for unit, positions in enumerate(self.positions):
-            found[list(positions)] = unit
+        positions, units = self._units
+        found[positions] = units
         return found
+
+    @cached_property
+    def _units(self) -> tuple[Tensor, Tensor]:
+        """Every position, and the number of its unit."""
+        pairs = [(p, unit) for unit, positions in enumerate(self.positions) for p in positions]
+        positions, units = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).unbind(1)
+        return positions, units
 
     def at(self, position: int) -> int:
         """The unit at a position."""
@@ -119,9 +126,13 @@ class Prediction(ABC):
         """The place of a module that attends."""
         return self.place
 
-    def text_with(self, cuts: Sequence[Sequence[Cut]]) -> list[str]:
-        """What the model writes with each set of links cut."""
-        return [self.spell(i) for i in self.chosen(self.cut_logits(cuts))] if cuts else []
+    def in_encoder(self, one: Cut) -> bool:
+        """Whether a cut concerns the encoder, which otherwise need not run again."""
+        return False
+
+    def text_with(self, cuts: Sequence[Sequence[Cut]], first: Sequence[int]) -> list[str]:
+        """What the model writes with each set of links cut, given what it chooses at this step."""
+        return [self.spell(i) for i in first]
 
     def is_word(self, unit: int) -> bool:
         """Whether an input unit is a word of the text, not a special token."""
@@ -134,13 +145,24 @@ class Prediction(ABC):
     @cached_property
     def _baseline(self) -> tuple[Tensor, Seen]:
         """The logits, and the attention with the gradient of the metric."""
-        with (
-            torch.enable_grad(),
-            _leaves(self.embeddings) as leaves,
-            watch(self.model, gradients=True) as seen,
-        ):
-            logits = self.logits(self.probes)
-            torch.autograd.grad(self.objective(logits), leaves)
+        logits, seen = self._with_gradients(watched=False)
+        looks = [look for name in seen for look in seen.calls(name)]
+        if any(one.output_gradient is None and one.weights_gradient is None for one in looks):
+            return self._with_gradients(watched=True)
+        return logits, seen
+
+    def _with_gradients(self, *, watched: bool) -> tuple[Tensor, Seen]:
+        """A forward and a backward pass, the latter watched where its gradients are only seen so.
+
+        Unwatched it is faster, and brings the gradients of attention that has an output of its own.
+        """
+        with torch.enable_grad(), _leaves(self.embeddings) as leaves:
+            with watch(self.model, gradients=True) as seen:
+                logits = self.logits(self.probes)
+                if watched:
+                    torch.autograd.grad(self.objective(logits), leaves)
+            if not watched:
+                torch.autograd.grad(self.objective(logits), leaves)
         return logits[0].detach(), seen
 
     @property
@@ -210,17 +232,19 @@ class Prediction(ABC):
         return logits[..., self.token] - logits[..., self.instead]
 
     @torch.no_grad()
-    def cut_logits(
-        self, cuts: Sequence[Sequence[Cut]], *, reread: bool = True
-    ) -> Float[Tensor, "n choices"]:
+    def cut_logits(self, cuts: Sequence[Sequence[Cut]]) -> Float[Tensor, "n choices"]:
         """The logits with each set of links cut, each in a row of its own, many rows at once."""
         found = []
         size = max(1, TOKENS // max(1, self.length))
         for start in range(0, len(cuts), size):
-            part = cuts[start : start + size]
-            rows = [_in_row(one, row) for row, links in enumerate(part) for one in links]
+            rows = [
+                _in_row(one, row)
+                for row, links in enumerate(cuts[start : start + size])
+                for one in links
+            ]
+            reread = any(map(self.in_encoder, rows))
             with cut(self.model, rows):
-                found.append(self.logits(len(part), reread=reread))
+                found.append(self.logits(min(size, len(cuts) - start), reread=reread))
         return torch.cat(found) if found else torch.empty(0, 0)
 
     @cached_property
@@ -233,7 +257,7 @@ class Prediction(ABC):
     @cached_property
     def without_word(self) -> Float[Tensor, "units choices"]:
         """The logits when all links from the step's rows to one input unit are cut."""
-        return self.cut_logits(self.word_cuts, reread=False)
+        return self.cut_logits(self.word_cuts)
 
     @torch.no_grad()
     def default_instead(self) -> int:

@@ -33,9 +33,13 @@ class StackPrediction(Prediction):
         """The text, as so many equal rows of tokens."""
         return torch.tensor([self.ids], device=self.adapter.device).expand(count, -1)
 
-    def axes(self, place: str) -> tuple[Axis, Axis]:
+    @cached_property
+    def _axes(self) -> tuple[Axis, Axis]:
         keys = Axis.of(self.words, self.length)
         return keys, keys
+
+    def axes(self, place: str) -> tuple[Axis, Axis]:
+        return self._axes
 
     def spell(self, token: int) -> str:
         return self.adapter.spell_choice(token)
@@ -70,7 +74,8 @@ class TokenPrediction(StackPrediction):
     def logits(self, rows: int = 1, *, reread: bool = True) -> Float[Tensor, "rows choices"]:
         return self.adapter.predict(self.rows(rows))[:, self.row]
 
-    def axes(self, place: str) -> tuple[Axis, Axis]:
+    @cached_property
+    def _axes(self) -> tuple[Axis, Axis]:
         """The row of the prediction is named after the word that it predicts."""
         keys = Axis.of(self.words, self.length)
         names, positions = [], []

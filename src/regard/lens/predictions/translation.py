@@ -174,14 +174,15 @@ class TranslationPrediction(Prediction):
             return self.adapter.encode(self.translated.reading, rows)
         return self.memory.expand(rows, -1, -1)
 
-    def axes(self, place: str) -> tuple[Axis, Axis]:
+    @cached_property
+    def _axes(self) -> dict[str, tuple[Axis, Axis]]:
         source = Axis.of(self.words, len(self.translated.reading.ids))
         rows = Axis.of(self.translated.written, len(self.prefix))
-        if place == "encoder":
-            return source, source
-        if place == "cross":
-            return rows, source
-        return rows, Axis.of(self.translated.read, len(self.prefix))
+        read = Axis.of(self.translated.read, len(self.prefix))
+        return {"encoder": (source, source), "decoder": (rows, read), "cross": (rows, source)}
+
+    def axes(self, place: str) -> tuple[Axis, Axis]:
+        return self._axes[place]
 
     def place_of(self, module: str, kind: str) -> str:
         if kind == "cross":
@@ -191,39 +192,39 @@ class TranslationPrediction(Prediction):
     def spell(self, token: int) -> str:
         return self.adapter.spell_choice(token)
 
-    def text_with(self, cuts: Sequence[Sequence[Cut]]) -> list[str]:
-        tokens = self.written_with(cuts, [None] * len(cuts))
+    def in_encoder(self, one: Cut) -> bool:
+        if one.kind == "cross":
+            return False
+        return not isinstance(one.layer, str) or self.adapter.is_encoder(one.layer)
+
+    def text_with(self, cuts: Sequence[Sequence[Cut]], first: Sequence[int]) -> list[str]:
+        tokens = self.written_with(cuts, first)
         return [self.adapter.detokenize([*self.prefix[1:], *row]) for row in tokens]
 
     @torch.no_grad()
     def written_with(
-        self, cuts: Sequence[Sequence[Cut]], first: Sequence[int | None], most: int | None = None
+        self, cuts: Sequence[Sequence[Cut]], first: Sequence[int], most: int | None = None
     ) -> list[list[int]]:
         """What is written from this step on, greedily, with each set of links cut.
 
-        `first` is the token at this step of each row; None for the likeliest. `most` bounds the
-        number of tokens.
+        `first` is the token at this step of each row. `most` bounds the number of tokens.
         """
         if not cuts:
             return []
         parts: dict[bool, list[Cut]] = {True: [], False: []}
         for row, links in enumerate(cuts):
             for one in links:
-                encoder = isinstance(one.layer, str) and self.adapter.is_encoder(one.layer)
                 own = Cut(one.query, one.key, one.layer, one.heads, row, one.kind)
-                parts[encoder].append(own)
+                parts[self.in_encoder(one)].append(own)
         with cut(self.model, parts[True]):
             memory = self._memory(len(cuts), reread=bool(parts[True]))
-        prefix = torch.tensor([self.prefix] * len(cuts), device=memory.device)
-        forced = torch.tensor([-1 if one is None else one for one in first], device=memory.device)
-        done = torch.zeros(len(cuts), dtype=torch.bool, device=memory.device)
+        prefix = torch.tensor([[*self.prefix, one] for one in first], device=memory.device)
+        done = prefix[:, -1] == self.adapter.end
         limit = self.adapter.longest_output(memory)
         limit = limit if most is None else min(limit, len(self.prefix) + most)
         while not bool(done.all()) and prefix.shape[1] < limit:
             with cut(self.model, parts[False]):
                 chosen = self.adapter.next_logits(memory, prefix).argmax(-1)
-            if prefix.shape[1] == len(self.prefix):
-                chosen = torch.where(forced < 0, chosen, forced)
             done |= chosen == self.adapter.end
             prefix = torch.cat([prefix, chosen.unsqueeze(1)], 1)
         rows = prefix[:, len(self.prefix) :].tolist()

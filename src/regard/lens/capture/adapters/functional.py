@@ -66,7 +66,9 @@ class Functional:
             output, logsumexp = func(*args, **kwargs)
         wanted = session.needs_gradient(place, inputs.q, inputs.k, inputs.v)
         gradients = session.announce(place, session.refine(inputs), output, in_use)
-        if wanted or mask is not None:
+        if wanted and mask is None and session.announced is not None:
+            session.announced.gradients = gradients
+        elif wanted or mask is not None:
             calls.by_logsumexp[logsumexp] = mask, gradients
         if mask is not None and torch.is_grad_enabled():
             calls.cut.append((output, mask))
