@@ -13,6 +13,7 @@ import torch
 
 from regard.errors import OptionError
 from regard.lens import Lens, cut
+from regard.lens.explaining import VERIFIED
 from regard.lens.explanation import METHODS, Effect, turned
 from regard.lens.measures import agreement, rollout
 from regard.nn import Classifier, LanguageModel, TransformerConfig
@@ -114,11 +115,26 @@ def test_knockout_is_the_model_with_one_link_cut(lens: Lens) -> None:
             without = lens.embed(TEXT, tokens=True).vectors[-1][tokens].mean(0)
         expected = (without - whole).norm() / whole.norm()
         torch.testing.assert_close(e.knockout[name], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_in_single_heads_the_strongest_links_are_cut_and_the_others_estimated(lens: Lens) -> None:
+    e = lens.explain(TEXT, "it")
     assert e.knockout_of_heads is not None
-    with cut(lens.model, [(tokens, e.words.tokens_of(2))], layers=1, heads=3):
-        without = lens.embed(TEXT, tokens=True).vectors[-1][tokens].mean(0)
-    expected = (without - whole).norm() / whole.norm()
-    torch.testing.assert_close(e.knockout_of_heads[1, 3, 2], expected, atol=1e-5, rtol=1e-4)
+    assert e.heads_estimated is not None
+    measured = ~e.heads_estimated & e.knockout_of_heads.isfinite()
+    assert int(measured.sum()) == VERIFIED
+    tokens = e.words.tokens_of(e.word)
+    whole = lens.embed(TEXT, tokens=True).vectors[-1][tokens].mean(0)
+    real, found = [], []
+    for layer, head, name in e.knockout_of_heads.isfinite().nonzero().tolist():
+        with cut(lens.model, [(tokens, e.words.tokens_of(name))], layers=layer, heads=head):
+            without = lens.embed(TEXT, tokens=True).vectors[-1][tokens].mean(0)
+        real.append(float((without - whole).norm() / whole.norm()))
+        found.append(float(e.knockout_of_heads[layer, head, name]))
+        if measured[layer, head, name]:
+            assert found[-1] == pytest.approx(real[-1], abs=1e-5, rel=1e-4)
+    assert agreement(found, real) > 0.95
+    assert e.to_data()["heads"]["estimated"][0] == e.heads_estimated[0].tolist()
 
 
 def test_every_pair_at_once(lens: Lens) -> None:

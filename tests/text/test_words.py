@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import tokenizers
 import torch
@@ -201,6 +203,21 @@ def test_overlaps_are_those_of_all_pairs() -> None:
     expected /= expected.sum(1, keepdim=True).clamp(min=1)
     torch.testing.assert_close(torch.from_numpy(shares(spans, words)).float(), expected)
     assert overlaps([], words) == overlaps(spans, []) == []
+
+
+def test_spelling_out_takes_time_linear_in_the_length() -> None:
+    text = "😀 né" * 300
+    read = 0
+
+    def decode(ids: Sequence[int]) -> str:
+        nonlocal read
+        read += len(ids)
+        return bytes(ids).decode(errors="replace")
+
+    ids = list(text.encode())
+    spans = spelled(decode, ids, text)
+    assert read < 40 * len(ids)
+    assert [text[start:end] for start, end in spans if end > start] == list(text.replace(" ", ""))
 
 
 def test_spelled_out() -> None:

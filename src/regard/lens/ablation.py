@@ -6,7 +6,7 @@ written. What the model writes is asked with the link cut in both places.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import cast
@@ -17,6 +17,7 @@ from torch import Tensor
 from regard.lens.adapters import TranslatorAdapter
 from regard.lens.analysis import Analysis
 from regard.lens.capture import Cut, cut
+from regard.lens.rewriting import rewrite
 
 Progress = Callable[[int, int], object]
 """Called with how many links have been cut, of how many."""
@@ -83,53 +84,52 @@ def say_without(analysis: Analysis, links: Sequence[Link]) -> list[list[int]]:
     for part in _parts(links, len(reading.ids) * 8):  # writing takes more than reading
         with cut(adapter.model, _cuts(part)):
             last = adapter.layers([reading] * len(part))[-1]
-        for vectors, instead, link in zip(last, adapter.generate(reading, last), part, strict=True):
-            found.append(_or_rewritten(analysis, vectors, instead, [link]))
+        instead = adapter.generate(reading, last)
+        found += _or_rewritten(analysis, last, instead, [[link] for link in part])
     return found
 
 
 @torch.no_grad()
 def say_without_all(analysis: Analysis, links: Sequence[Link], last: Tensor) -> list[int]:
     """The same when all links are cut together; `last` ``(1, n, width)`` was read without them."""
-    instead = analysis.adapter.generate(analysis.reading, last)[0]
-    return _or_rewritten(analysis, last[0], instead, links)
+    instead = analysis.adapter.generate(analysis.reading, last)
+    return _or_rewritten(analysis, last, instead, [links])[0]
 
 
 def _or_rewritten(
-    analysis: Analysis, last: Tensor, instead: list[int], links: Sequence[Link]
-) -> list[int]:
-    """What is written instead; if the same, what is written with the link cut there as well."""
-    if instead != analysis.written or analysis.adapter.kind != "translator":
-        return instead
-    hidden: dict[int, set[int]] = {}
-    for link in links:
-        for step in analysis.steps_for(link.looks):
-            hidden.setdefault(step, set()).update(link.at)
-    if not hidden:
-        return instead
-    cuts = {step: Cut(step, sorted(keys), kind="cross") for step, keys in hidden.items()}
-    return _rewritten(analysis, last.unsqueeze(0), cuts)
+    analysis: Analysis, last: Tensor, instead: list[list[int]], links: Sequence[Sequence[Link]]
+) -> list[list[int]]:
+    """What each row writes instead; if the same, what it writes with its links cut there as well.
 
-
-def _rewritten(analysis: Analysis, memory: Tensor, cuts: Mapping[int, Cut]) -> list[int]:
-    """What is written, greedily, from the first step on at which a cut changes the choice."""
+    From the first of the steps that write the translation at which the choice then changes.
+    """
+    if analysis.adapter.kind != "translator":
+        return instead
     adapter, said = cast(TranslatorAdapter, analysis.adapter), analysis.written or []
-
-    def next_token(told: Sequence[int]) -> int:
-        prefix = torch.tensor([[adapter.start, *told]], device=memory.device)
-        with cut(adapter.model, [one for step, one in cuts.items() if step <= len(told)]):
-            return int(adapter.next_logits(memory, prefix).argmax())
-
-    kept = next((i for i in sorted(cuts) if next_token(said[:i]) != said[i]), None)
-    if kept is None:
-        return list(said)
-    told = list(said[:kept])
-    while len(told) < adapter.longest_output(memory):
-        token = next_token(told)
-        if token == adapter.end:
-            break
-        told.append(token)
-    return told
+    rows = [row for row, one in enumerate(instead) if one == said]
+    hidden: list[dict[int, Cut]] = []
+    for number, row in enumerate(rows):
+        keys: dict[int, set[int]] = {}
+        for link in links[row]:
+            for step in analysis.steps_for(link.looks):
+                keys.setdefault(step, set()).update(link.at)
+        hidden.append(
+            {i: Cut(i, sorted(at), row=number, kind="cross") for i, at in sorted(keys.items())}
+        )
+    cuts = [one for steps in hidden for one in steps.values()]
+    if not cuts:
+        return instead
+    memory = last[rows]
+    prefix = torch.tensor([[adapter.start, *said]] * len(rows), device=memory.device)
+    with cut(adapter.model, cuts):
+        chosen = adapter.step_logits(memory, prefix).argmax(-1).tolist()
+    begun = [
+        next((said[:i] for i in steps if chosen[number][i] != said[i]), [*said, adapter.end])
+        for number, steps in enumerate(hidden)
+    ]
+    limit = adapter.longest_output(memory)
+    found = rewrite(adapter, memory, begun, said, cuts, limit)
+    return [found[rows.index(row)] if row in rows else one for row, one in enumerate(instead)]
 
 
 def _blind(analysis: Analysis, links: Sequence[Link]) -> list[Cut]:

@@ -69,12 +69,6 @@ class Analysis:
         return self._read[2]
 
     @cached_property
-    def weights_read(self) -> int:
-        """The number of weights that take part in reading a token, embeddings aside."""
-        tables = {id(p) for one in self.adapter.embeddings for p in one.parameters()}
-        return sum(p.numel() for p in self.adapter.model.parameters() if id(p) not in tables)
-
-    @cached_property
     def written(self) -> list[int] | None:
         """What the model writes, as tokens: a translation, or the next token; None if nothing."""
         if not speaks(self.adapter, self.reading):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import cast
 
 import torch
 from torch import Tensor
 
 from regard.lens._numbers import whole
 from regard.lens.ablation import Link, Progress, knock, say_without
-from regard.lens.adapters import StackAdapter
 from regard.lens.analysis import Analysis
 from regard.lens.explanation import Effect, Explanation, shared
 from regard.lens.measures import foremost, measure
@@ -19,10 +17,9 @@ from regard.lens.verification import step_links
 
 MOST = 64
 """Links of a word that are cut, at most, if nothing else is said."""
-WORK = 4e10
-"""Weights × tokens that are computed, at most, to cut links in single heads one by one."""
-VERIFIED = 32
-"""Links in single heads that are cut where the others are estimated."""
+VERIFIED = 24
+"""Links in single heads that are cut where there are more than twice as many: the strongest, by an
+estimate, which the others keep."""
 TRIED = 3
 """Links that are cut to see what the model writes then."""
 
@@ -51,6 +48,7 @@ def explained(
     there = {i: link for i, link in links.items() if found.attention[..., i].max() > 0}
     probability = None if changes.said is None else _spread(changes.said, links, len(words))
     told = analysis.translated if adapter.translates and said is not None else None
+    of_heads, estimated = _knock_heads(analysis, word, links, found.attention)
     return Explanation(
         words=words,
         word=word,
@@ -60,7 +58,8 @@ def explained(
         norm_of_layers=found.norm_of_layers,
         rollout=found.rollout,
         knockout=_spread(changes.vector, links, len(words)),
-        knockout_of_heads=_knock_heads(analysis, word, links, found.attention),
+        knockout_of_heads=of_heads,
+        heads_estimated=estimated,
         probability=probability,
         said=None if said is None else adapter.detokenize(said),
         effects=() if only is not None else _effects(analysis, word, there, probability),
@@ -74,33 +73,33 @@ def explained(
 
 def _knock_heads(
     analysis: Analysis, word: int, links: dict[int, Link], attention: Tensor
-) -> Tensor | None:
+) -> tuple[Tensor | None, Tensor | None]:
     """How far the word moves with a link cut in a single head, ``(layers, heads, names)``.
 
-    Cut one by one if that is not too much work; else estimated from one backward pass, and only the
-    strongest cut. None if layers share a module, which is then cut in all of them.
+    One backward pass estimates it for every link and head, and the strongest are then cut. The
+    second result says where there is only the estimate. None if layers share a module, which is
+    then cut in all of them.
     """
-    reading, names = analysis.reading, list(analysis.looks)
+    names = list(analysis.looks)
     if shared(names):
-        return None
+        return None, None
     layers, heads = attention.shape[:2]
     cells = [(n, h, i) for n in range(layers) for h in range(heads) for i in links]
-    size = len(analysis.reading.words)
-    found = attention.new_full((layers, heads, size), torch.nan)
-    work = analysis.weights_read * len(cells) * len(reading.ids)
-    if work > WORK:
+    found = attention.new_full(attention.shape, torch.nan)
+    estimated = torch.zeros(attention.shape, dtype=torch.bool)
+    if len(cells) > 2 * VERIFIED:
         found[..., list(links)] = _estimated(analysis, word)[..., list(links)]
-        order = sorted(cells, key=lambda cell: -float(found[cell]))
-        cells = order[: min(VERIFIED, max(1, int(WORK / analysis.weights_read / len(reading.ids))))]
+        estimated[..., list(links)] = True
+        cells = sorted(cells, key=lambda cell: -float(found[cell]))[:VERIFIED]
     alone = [Link(links[i].looks, links[i].at, names[n], h) for n, h, i in cells]
     for cell, moved in zip(cells, knock(analysis, alone).vector.tolist(), strict=True):
-        found[cell] = moved
-    return found
+        found[cell], estimated[cell] = moved, False
+    return found, estimated
 
 
 def _estimated(analysis: Analysis, word: int) -> Tensor:
     """The movement of a word's vector, as a share of its length, for each link and head."""
-    prediction = VectorPrediction(cast(StackAdapter, analysis.adapter), analysis.reading, word)
+    prediction = VectorPrediction(analysis.adapter, analysis.reading, word)
     return (-2 * step_links(prediction)[2]).clamp(min=0).sqrt()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.attention.record import Look
@@ -61,7 +61,7 @@ class Explanation:
     """How far the word's vector moves, as a share of its length, when the link is cut in all
     layers and heads. nan: not cut (see `Lens.explain`)."""
     knockout_of_heads: Float[Tensor, "layers heads names"] | None
-    """The same, the link being cut in one head only; None if there were too many."""
+    """The same, the link being cut in one head only; None if layers share their weights."""
     probability: Float[Tensor, " names"] | None
     """How much less likely what the model says gets, in natural logarithms; None if it says
     nothing."""
@@ -70,6 +70,8 @@ class Explanation:
     effects: tuple[Effect, ...]
     """What it says instead, for those links that were cut to see."""
     looks: dict[str, Look]
+    heads_estimated: Bool[Tensor, "layers heads names"] | None = None
+    """Where `knockout_of_heads` is an estimate from one backward pass: all but the strongest."""
     translates: bool = False
     causal: bool = False
     """Whether a word sees only those before it, as in a language model."""
@@ -200,6 +202,8 @@ class Explanation:
         }
         if self.knockout_of_heads is not None:
             data["heads"]["knockout"] = _plain(self.knockout_of_heads)
+        if self.heads_estimated is not None:
+            data["heads"]["estimated"] = self.heads_estimated.tolist()
         if self.probability is not None:
             data["scores"]["probability"] = _plain(self.probability)
             data["agreement_with_probability"] = _plain_dict(self.agreement_with_probability or {})

@@ -44,6 +44,8 @@ class Head:
     effect: float | None = None
     """Of a word that is written: the estimated change of log p(word) − log p(instead) without the
     link in this head."""
+    estimated: bool = False
+    """Whether `knockout` is an estimate."""
 
 
 class Heads(Sequence[Head]):
@@ -56,7 +58,7 @@ class Heads(Sequence[Head]):
     @classmethod
     def of_explanation(cls, e: Explanation, to: int) -> Heads:
         """The heads by which a text is read."""
-        knocked = e.knockout_of_heads
+        knocked, estimated = e.knockout_of_heads, e.heads_estimated
         heads = (
             Head(
                 layer,
@@ -65,6 +67,7 @@ class Heads(Sequence[Head]):
                 float(e.attention[layer, head, to]),
                 float(e.norm[layer, head, to]),
                 None if knocked is None else float(knocked[layer, head, to]),
+                estimated=estimated is not None and bool(estimated[layer, head, to]),
             )
             for layer in range(e.attention.shape[0])
             for head in range(e.attention.shape[1])
@@ -107,7 +110,7 @@ class Heads(Sequence[Head]):
         lines = [f"{self.looks} → {self.at}", f"layer  head  attention   norm  {last}"]
         for one in self._heads[:10]:
             value = one.effect if written else one.knockout
-            knocked = "·" if value is None else f"{value:.4f}"
+            knocked = "·" if value is None else f"{'~' * one.estimated}{value:.4f}"
             lines.append(
                 f"{one.layer:5}  {one.head:4}  {one.attention:9.3f}  {one.norm:5.2f}  {knocked:>8}"
             )

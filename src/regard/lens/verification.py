@@ -71,8 +71,8 @@ class _Found:
     ) -> tuple[list[_Candidate], list[_Candidate]]:
         """The strongest links, and a random sample of the others that have some weight."""
         order = self.effects.abs().argsort(descending=True, stable=True)
-        others = order[most:]
-        others = others[self.attention[others] >= LEAST].tolist()
+        rest = order[most:]
+        others: list[int] = rest[self.attention[rest] >= LEAST].tolist()
         sample = random.Random(seed).sample(others, min(control, len(others)))
         return [self._at(i) for i in order[:most].tolist()], [self._at(i) for i in sample]
 
@@ -174,8 +174,8 @@ def _estimate(prediction: Prediction) -> tuple[_Found, _Step]:
             sites.append(site)
             attention.append(weights[:, rows].amax(1))
             effects.append(estimated[:, rows].sum(1))
-    columns = (torch.cat(one).cpu() for one in zip(*parts, strict=True))
-    found = _Found(prediction.sites, shapes, *columns, estimated=total)
+    module, index, weight, effect = (torch.cat(one).cpu() for one in zip(*parts, strict=True))
+    found = _Found(prediction.sites, shapes, module, index, weight, effect, total)
     return found, _Step(sites, torch.stack(attention), torch.stack(effects))
 
 

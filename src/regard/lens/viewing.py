@@ -29,6 +29,7 @@ NOTES = {
     "rollout": "through all layers, with the residual",
     "knockout": "how far the vector moves without the link",
 }
+ESTIMATED = "; in single heads the strongest are cut, the others estimated"
 
 
 def text_of(words: Words) -> Text:
@@ -77,6 +78,8 @@ def explained(explanation: Explanation) -> Explained:
             f"view: {explanation.names[explanation.word]!r} is a special token, not a word"
         )
     methods = []
+    guessed = explanation.heads_estimated
+    estimated = guessed is not None and bool(guessed.any())
     for name in METHODS:
         heads = explanation.of_heads(name)
         agrees = explanation.agreement.get(name)
@@ -86,7 +89,7 @@ def explained(explanation: Explanation) -> Explained:
                 explanation.scores(name)[own].double().cpu().numpy(),
                 None if heads is None else heads[..., own].double().cpu().numpy(),
                 None if agrees is None or math.isnan(agrees) else agrees,
-                NOTES[name],
+                NOTES[name] + (ESTIMATED if estimated and name == "knockout" else ""),
             )
         )
     return Explained(

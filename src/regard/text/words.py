@@ -10,6 +10,7 @@ import difflib
 import re
 import unicodedata
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +31,8 @@ WORD = re.compile(r"\w+(?:['’\-]\w+)*|[^\w\s]")
 """A word, or a punctuation mark on its own."""
 REACH = 16
 """So many characters of a text may be spelled in another way before a piece is found again."""
+CONTEXT = 8
+"""Subwords before one that its spelling may depend on, at least."""
 UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
     r"\U00020000-\U0003ffff]"
@@ -100,9 +103,12 @@ def spelled(decode: Callable[[Sequence[int]], str], ids: Sequence[int], text: st
     marks) has an empty span where it should be; what comes behind it is found again.
     """
     spans: list[Span] = []
-    known, said, start = _lower(text), "", 0
+    known, said, start, first = _lower(text), "", 0, 0
     for i in range(1, len(ids) + 1):
-        now = _lower(decode(ids[:i]))
+        if i - first > 4 * CONTEXT:
+            first = i - CONTEXT
+            said = _lower(decode(ids[first : i - 1]))
+        now = _lower(decode(ids[first:i]))
         piece, said = now[_common(said, now) :].strip(), now
         while start < len(text) and text[start].isspace():
             start += 1
@@ -246,8 +252,16 @@ class Words:
 
     def called(self, name: int) -> str:
         """A name, given by its number, and which of them it is, if there are several: ``it#2``."""
-        same = [i for i, other in enumerate(self.names) if other == self.names[name]]
-        return visible(self.names[name]) + (f"#{same.index(name) + 1}" if len(same) > 1 else "")
+        return self._called[name]
+
+    @cached_property
+    def _called(self) -> list[str]:
+        counts, so_far = Counter(self.names), Counter[str]()
+        found = []
+        for name in self.names:
+            so_far[name] += 1
+            found.append(visible(name) + (f"#{so_far[name]}" if counts[name] > 1 else ""))
+        return found
 
     def at(self, position: int) -> int:
         """The number of the word that has this character of the text."""

@@ -105,11 +105,11 @@ class TranslatorAdapter(ModelAdapter, Protocol):
     def encode(self, reading: Reading, rows: int = 1) -> Tensor:
         """The encoder's output for so many equal rows of a text, ``(rows, n, width)``."""
 
-    def step_logits(self, memory: Tensor, prefix: Tensor) -> Tensor:
-        """The logits after each token of prefix ``(rows, t)``, ``(rows, t, vocabulary)``."""
+    def step_logits(self, memory: Tensor, prefix: Tensor, first: int = 0) -> Tensor:
+        """The logits after each token of a prefix ``(rows, t)``, from the first asked for on.
 
-    def next_logits(self, memory: Tensor, prefix: Tensor) -> Tensor:
-        """The logits after the last token, ``(rows, vocabulary)``."""
+        ``(rows, t − first, vocabulary)``; with ``first=-1``, only those after the last token.
+        """
 
     def translate_all(self, readings: Sequence[Reading]) -> list[list[int]]:
         """The translations of texts, as tokens."""

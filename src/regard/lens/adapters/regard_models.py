@@ -39,11 +39,8 @@ class RegardTranslator:
         ids = torch.tensor([reading.ids], device=self.model.output.device)
         return self.model.encode(ids.expand(rows, -1))
 
-    def next_logits(self, memory: Tensor, prefix: Tensor) -> Tensor:
-        return self.model.logits(self.model.decode(prefix, memory)[:, -1])
-
-    def step_logits(self, memory: Tensor, prefix: Tensor) -> Tensor:
-        return self.model.logits(self.model.decode(prefix, memory))
+    def step_logits(self, memory: Tensor, prefix: Tensor, first: int = 0) -> Tensor:
+        return self.model.logits(self.model.decode(prefix, memory)[:, first:])
 
     def encode_target(self, text: str) -> list[int]:
         return self.tokenizer.encode(text)

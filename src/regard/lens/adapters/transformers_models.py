@@ -79,16 +79,12 @@ class TransformersModel:
         ).last_hidden_state
         return found
 
-    def step_logits(self, memory: Tensor, prefix: Tensor) -> Tensor:
-        """The logits after each token of a translation, ``(rows, t, vocabulary)``."""
+    def step_logits(self, memory: Tensor, prefix: Tensor, first: int = 0) -> Tensor:
+        """The logits after each token of a translation, ``(rows, t − first, vocabulary)``."""
         found: Tensor = self.model(
             **_encoded(memory), decoder_input_ids=prefix, use_cache=False
-        ).logits
+        ).logits[:, first:]
         return found
-
-    def next_logits(self, memory: Tensor, prefix: Tensor) -> Tensor:
-        """The logits after the last."""
-        return self.step_logits(memory, prefix)[:, -1]
 
     def translate_all(self, readings: Sequence[Reading]) -> list[list[int]]:
         return [self.generate(one, self.encode(one))[0] for one in readings]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import cast
 
 import torch
 from jaxtyping import Float
@@ -11,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.errors import OptionError
-from regard.lens.adapters import Reading, StackAdapter
+from regard.lens.adapters import ModelAdapter, Reading, StackAdapter
 from regard.lens.predictions.prediction import Axis, Prediction
 from regard.text.words import Words
 
@@ -22,8 +23,8 @@ PROBES = 16
 class StackPrediction(Prediction):
     """What one stack makes of a text, at one of its rows."""
 
-    def __init__(self, adapter: StackAdapter, ids: Sequence[int], words: Words) -> None:
-        self.adapter, self.ids, self.words = adapter, list(ids), words
+    def __init__(self, adapter: ModelAdapter, ids: Sequence[int], words: Words) -> None:
+        self.adapter, self.ids, self.words = cast(StackAdapter, adapter), list(ids), words
         self.model, self.embeddings = adapter.model, adapter.embeddings
         self.length = len(self.ids)
         self.place = "decoder" if adapter.kind == "causal" else "encoder"
@@ -125,7 +126,7 @@ class ClassPrediction(StackPrediction):
 
 
 class VectorPrediction(StackPrediction):
-    """The vector of a word, for an encoder without an output head.
+    """The vector of a word, for an encoder without an output head, or that of a translator.
 
     The metric is the cosine to what the vector v was. Its first derivative is 0 there, so the
     movement δ of the vector is estimated along random unit vectors u that are orthogonal to it:
@@ -135,7 +136,7 @@ class VectorPrediction(StackPrediction):
     probes = PROBES
     token = instead = 0
 
-    def __init__(self, adapter: StackAdapter, reading: Reading, unit: int) -> None:
+    def __init__(self, adapter: ModelAdapter, reading: Reading, unit: int) -> None:
         super().__init__(adapter, reading.ids, reading.words)
         self._reading = reading
         self._positions = tuple(reading.words.tokens_of(unit))

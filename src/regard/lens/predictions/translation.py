@@ -14,6 +14,7 @@ from regard.errors import OptionError, WordError
 from regard.lens.adapters import Reading, TranslatorAdapter
 from regard.lens.capture import Cut, Seen, cut, watch
 from regard.lens.predictions.prediction import Axis, Prediction
+from regard.lens.rewriting import rewrite
 from regard.text.words import WORD, Words
 from regard.translate.alignment import default_layer
 
@@ -167,7 +168,7 @@ class TranslationPrediction(Prediction):
 
     def logits(self, rows: int = 1, *, reread: bool = True) -> Float[Tensor, "rows choices"]:
         prefix = torch.tensor([self.prefix], device=self.memory.device).expand(rows, -1)
-        return self.adapter.next_logits(self._memory(rows, reread), prefix)
+        return self.adapter.step_logits(self._memory(rows, reread), prefix, -1)[:, 0]
 
     def _memory(self, rows: int, reread: bool) -> Tensor:
         if reread:
@@ -218,18 +219,18 @@ class TranslationPrediction(Prediction):
                 parts[self.in_encoder(one)].append(own)
         with cut(self.model, parts[True]):
             memory = self._memory(len(cuts), reread=bool(parts[True]))
-        prefix = torch.tensor([[*self.prefix, one] for one in first], device=memory.device)
-        done = prefix[:, -1] == self.adapter.end
+        begun, size = self.prefix[1:], len(self.prefix) - 1
         limit = self.adapter.longest_output(memory)
-        limit = limit if most is None else min(limit, len(self.prefix) + most)
-        while not bool(done.all()) and prefix.shape[1] < limit:
-            with cut(self.model, parts[False]):
-                chosen = self.adapter.next_logits(memory, prefix).argmax(-1)
-            done |= chosen == self.adapter.end
-            prefix = torch.cat([prefix, chosen.unsqueeze(1)], 1)
-        rows = prefix[:, len(self.prefix) :].tolist()
-        end = self.adapter.end
-        return [row[: row.index(end)] if end in row else row for row in rows]
+        limit = limit if most is None else min(limit, size + most)
+        rows = rewrite(
+            self.adapter,
+            memory,
+            [[*begun, one] for one in first],
+            self.translated.tokens,
+            parts[False],
+            limit,
+        )
+        return [row[size:] for row in rows]
 
 
 def choose(
