@@ -103,7 +103,7 @@ def regard(run: Path, folder: Path, updates: int, workers: int, precision: str) 
         f"--source={config['source']}", f"--target={config['target']}",
         f"--valid-source={config['valid_source']}", f"--valid-target={config['valid_target']}",
         "--preset=tiny", f"--vocabulary={Tokenizer.load(run / 'tokenizer.json').size}",
-        f"--max-steps={updates}", "--judge=loss", f"--valid-every={updates}", f"--out={out}",
+        f"--max-steps={updates}", "--select-by=loss", f"--valid-every={updates}", f"--out={out}",
         f"--precision={precision}",
     ]  # fmt: skip
     command, environment = [sys.executable], dict(os.environ)

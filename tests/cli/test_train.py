@@ -145,7 +145,7 @@ def test_quiet_says_nothing(run: Run) -> None:
             "train: schedule='linear', expected one of inverse_sqrt",
         ),
         ("[training]\nepochs = 0", "train: epochs=0, expected at least 1"),
-        ("[model]\nheads = 3", "TransformerConfig: width=512 does not split into heads=3"),
+        ("[model]\nheads = 3", "TransformerConfig: width=128 does not split into heads=3"),
         ("model = 3", "recipe.toml: model is not a section; write [model]"),
         ("preset = 'huge'", "recipe.toml: preset 'huge' is unknown, expected one of tiny"),
         ("preset = ['tiny']", "recipe.toml: preset ['tiny'] is unknown, expected one of tiny"),

@@ -160,6 +160,10 @@ x, w = torch.randn(13, 64), torch.randn(64, 48)
 y = torch.ops.regard.affine_panels(x, native.panels(w, torch.bfloat16), None, 48)
 wanted = x.bfloat16().double() @ w.bfloat16().double()
 worst = (y - wanted).abs().max()
+m, s = native.Int8Matrix.quantise(w, 1), x.abs().amax(1, keepdim=True) / 127
+y = native.Int8Product.apply(x, m, None)
+wanted = (x / s).round().double() @ m.whole.double() * (s * m.scales)
+worst = max(worst, (y - wanted).abs().max())
 for n in (3, 20, 300):
     q, k, v = (torch.randn(2, 3, n, 40, requires_grad=True) for _ in range(3))
     above, found = torch.randn(2, 3, n, 40), []

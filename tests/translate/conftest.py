@@ -82,5 +82,5 @@ def config(corpus: Corpus) -> RunConfig:
         corpus.data(),
         TransformerConfig(**SMALL),
         TrainingConfig(max_steps=30, batch_tokens=256, warmup=10, learning_rate=0.005),
-        ValidationConfig(valid_every=10, checkpoint_every=5, judge="loss", average=2),
+        ValidationConfig(valid_every=10, checkpoint_every=5, select_by="loss", average=2),
     )

@@ -18,7 +18,7 @@ def test_a_configuration_survives_its_file() -> None:
     config = RunConfig(
         model=TransformerConfig(width=64, kv_heads=2),
         training=TrainingConfig(learning_rate=0.003, max_steps=7),
-        validation=ValidationConfig(judge="loss"),
+        validation=ValidationConfig(select_by="loss"),
     )
     assert RunConfig.from_json(config.to_json(), "config.json") == config
 

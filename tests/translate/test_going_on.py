@@ -71,9 +71,13 @@ def test_without_sacrebleu_the_loss_alone_judges(
         (
             "sacrebleu",
             "13a",
-            r"train: --judge bleu: bleu: sacrebleu is not .*; or give --judge loss",
+            r"train: --select-by bleu: bleu: sacrebleu is not .*; or give --select-by loss",
         ),
-        ("MeCab", "ja-mecab", r"train: --judge bleu: bleu: tokenize='ja-mecab' needs more than"),
+        (
+            "MeCab",
+            "ja-mecab",
+            r"train: --select-by bleu: bleu: tokenize='ja-mecab' needs more than",
+        ),
     ],
 )
 def test_that_bleu_cannot_judge_is_found_before_the_run_begins(
@@ -86,7 +90,7 @@ def test_that_bleu_cannot_judge_is_found_before_the_run_begins(
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(RegardError, match=words):
-        told(judged(short, judge="bleu", bleu_tokenize=tokenize), tmp_path / "run")
+        told(judged(short, select_by="bleu", bleu_tokenize=tokenize), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -147,7 +151,7 @@ def test_an_older_checkpoint_of_another_model_is_done_without(
 def test_fine_tuning_goes_on_without_the_other_model(short: RunConfig, tmp_path: Path) -> None:
     first = tmp_path / "first"
     told(replace(short, model=replace(short.model, feed_forward=48)), first)
-    tuning = longer(short, init_from=first, learns="encoder", max_steps=4)
+    tuning = longer(short, init_from=first, trainable="encoder", max_steps=4)
     told(tuning, tmp_path / "whole")
     told(longer(tuning, stop_at=2), tmp_path / "parts")
     first.rename(tmp_path / "gone")

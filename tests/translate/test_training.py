@@ -41,7 +41,7 @@ def assert_same(one: Path, other: Path) -> None:
 
 
 def test_it_learns_to_translate(config: RunConfig, tmp_path: Path) -> None:
-    config = judged(longer(config, max_steps=160), valid_every=80, judge="bleu", average=1)
+    config = judged(longer(config, max_steps=160), valid_every=80, select_by="bleu", average=1)
     config = replace(config, model=replace(config.model, dropout=0.0, width=64))
     config = longer(config, batch_tokens=512)
     out = quietly(config, tmp_path / "run")
@@ -154,7 +154,7 @@ def test_of_equal_bleu_the_less_loss_decides(
 ) -> None:
     """While it says the same, and early on it does, it may well get better."""
     config = longer(config, max_steps=6, learning_rate=1e-6, warmup=1)
-    config = judged(config, valid_every=2, judge="bleu", average=1, patience=1)
+    config = judged(config, valid_every=2, select_by="bleu", average=1, patience=1)
     out = train(config, tmp_path / "run")
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     valid = [line for line in log if line["kind"] == "valid"]
@@ -201,7 +201,9 @@ def test_only_some_parts_learn(
     config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first = quietly(config, tmp_path / "first")
-    some = longer(config, init_from=str(first), learns="encoder.blocks.0.attention decoder.blocks")
+    some = longer(
+        config, init_from=str(first), trainable="encoder.blocks.0.attention decoder.blocks"
+    )
     train(some, tmp_path / "whole")
     assert "of which learn)" in capsys.readouterr().err
     before, after = weights(first), weights(tmp_path / "whole")
@@ -220,11 +222,13 @@ def test_only_some_parts_learn(
 
 def test_parts_that_are_not_there_are_told(config: RunConfig, tmp_path: Path) -> None:
     first = quietly(longer(config, max_steps=5), tmp_path / "first")
-    with pytest.raises(OptionError, match="learns names decoder_, which the model does not have"):
-        quietly(longer(config, init_from=str(first), learns="decoder_"), tmp_path / "run")
+    with pytest.raises(
+        OptionError, match="trainable names decoder_, which the model does not have"
+    ):
+        quietly(longer(config, init_from=str(first), trainable="decoder_"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     with pytest.raises(OptionError, match="give init_from as well"):
-        longer(config, learns="encoder")
+        longer(config, trainable="encoder")
 
 
 def test_validation_sentences_are_split_off_and_said(
@@ -358,7 +362,7 @@ def test_checkpoints_that_are_gone_are_missed_aloud(
 def test_a_damaged_best_checkpoint_does_not_lose_the_run(
     config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = judged(longer(config, max_steps=4), valid_every=1, judge="loss", average=3)
+    config = judged(longer(config, max_steps=4), valid_every=1, select_by="loss", average=3)
     out = quietly(config, tmp_path / "run")
     (out / "model.safetensors").unlink()
     damaged = out / "checkpoints" / "step-00000003" / "model.safetensors"

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 MODEL = [
     "--vocabulary=40", "--width=32", "--encoder-depth=1", "--decoder-depth=1", "--heads=2",
     "--feed-forward=64", "--batch-tokens=256", "--warmup=20", "--learning-rate=0.005",
-    "--judge=loss", "--average=2", "--valid-every=40", "--checkpoint-every=10",
+    "--select-by=loss", "--average=2", "--valid-every=40", "--checkpoint-every=10",
 ]  # fmt: skip
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

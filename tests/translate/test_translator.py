@@ -354,7 +354,7 @@ def test_bad_calls(translator: Translator) -> None:
         ({"n_best": "2"}, r"translate: n_best='2', expected a whole number"),
         ({"n_best": 6}, r"translate: n_best=6 of a beam of 5; use a beam of 6 or more"),
         ({"batch": 10.5}, r"translate: batch=10\.5, expected a whole number"),
-        ({"threads": None}, r"translate: threads=None, expected a whole number"),
+        ({"threads": 1.5}, r"translate: threads=1.5, expected a whole number"),
         ({"first": -1}, r"translate: first=-1, expected 0 or more"),
         ({"how": "beam"}, r"translate: how is str, expected Beam, Greedy or Sampling"),
         ({"texts": None}, r"translate: texts is NoneType, expected a list of texts"),

@@ -48,7 +48,7 @@ def stopped(corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         TransformerConfig(vocabulary=40, width=16, encoder_depth=1, decoder_depth=1, heads=2,
                           feed_forward=16),
         TrainingConfig(max_steps=30, batch_tokens=256, warmup=10),
-        ValidationConfig(valid_every=10, checkpoint_every=5, judge="loss", average=2),
+        ValidationConfig(valid_every=10, checkpoint_every=5, select_by="loss", average=2),
     )  # fmt: skip
     with pytest.raises(KeyboardInterrupt):
         train(config, folder, Stopping(folder, quiet=True))

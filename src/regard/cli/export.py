@@ -8,21 +8,31 @@ from typing import Annotated
 
 import typer
 
-from regard.errors import OptionError
+from regard.errors import FileError, OptionError
 from regard.translate.export import export_ctranslate2
 from regard.translate.translator import Translator
+
+FORMATS = ("ctranslate2", "regard-int8")
 
 
 def export(
     model: Annotated[str, typer.Option(help="The folder that `train` wrote, or a bundled model.")],
     output: Annotated[Path, typer.Option("--out", "--output", help="A new folder to write.")],
-    to: Annotated[str, typer.Option(help="The format: ctranslate2.")] = "ctranslate2",
+    to: Annotated[str, typer.Option(help=f"The format: {', '.join(FORMATS)}.")] = "ctranslate2",
     quantization: Annotated[
-        str, typer.Option(help="How weights are stored: float32, int8, float16, …")
-    ] = "float32",
+        str | None, typer.Option(help="For ctranslate2: float32, int8, float16, … [float32]")
+    ] = None,
 ) -> None:
-    """Write a model for CTranslate2, which serves the same translations at volume."""
-    if to != "ctranslate2":
-        raise OptionError(f"export: --to {to} is unknown, expected ctranslate2")
-    export_ctranslate2(Translator.load(model), output, quantization=quantization)
-    print(f"regard: wrote {output}; its README.md says how to use it", file=sys.stderr)
+    """Write a model for CTranslate2, or for regard in int8: a quarter of the size, and faster."""
+    if to not in FORMATS:
+        raise OptionError(f"export: --to {to} is unknown, expected {' or '.join(FORMATS)}")
+    if to == "ctranslate2":
+        export_ctranslate2(Translator.load(model), output, quantization=quantization or "float32")
+        print(f"regard: wrote {output}; its README.md says how to use it", file=sys.stderr)
+        return
+    if quantization is not None:
+        raise OptionError("export: --quantization goes with --to ctranslate2 only")
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise FileError(f"export: {output} exists already; give a new folder as --out")
+    Translator.load(model, precision="int8").save(output)
+    print(f"regard: wrote {output}; `regard translate --model {output}` uses it", file=sys.stderr)

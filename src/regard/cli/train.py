@@ -15,28 +15,30 @@ from typing import Annotated, Any
 import typer
 
 from regard.errors import OptionError
-from regard.nn.config import PRESETS, TransformerConfig
+from regard.nn.config import PRESETS
 from regard.translate.config import SECTIONS, RunConfig, field_types, read_toml
+from regard.translate.defaults import CHOSEN, Options
 from regard.translate.progress import LOG, Progress, read_log
 from regard.translate.training import train as run
 from regard.translate.workers import Workers
 from regard.view import lines
 
+AUTO = "[chosen from the corpus]"
 PANELS = {"data": "Data", "model": "Model", "training": "Training", "validation": "Validation"}
 
 
 def train(**given: Any) -> None:
-    """Train a translation model; the same command again goes on where it was stopped."""
+    """Train a translation model; the same command again resumes where it was stopped."""
     out: Path = given.pop("out")
     quiet = given.pop("quiet")
     with Workers.joined() as workers:
-        run(_config(given), out, Progress(out, quiet=quiet))
+        run(_asked(given), out, Progress(out, quiet=quiet))
         if workers.first:
             _plot(out)
 
 
-def _config(given: dict[str, Any]) -> RunConfig:
-    """The configuration: options go before the file, and the file before the preset."""
+def _asked(given: dict[str, Any]) -> Options:
+    """What is asked for: options override the file, and the file the preset."""
     toml, preset = given.pop("config"), given.pop("preset")
     sections: dict[str, Any] = {}
     if toml is not None:
@@ -46,15 +48,15 @@ def _config(given: dict[str, Any]) -> RunConfig:
         raise OptionError(
             f"train: --preset {preset} is unknown, expected one of {', '.join(PRESETS)}"
         )
-    config = RunConfig(model=PRESETS[preset] if preset else TransformerConfig())
-    config = config.changed(sections, str(toml))
-    for section, kind in SECTIONS.items():
-        names = [one.name for one in fields(kind)]
-        wanted = {name: given[name] for name in names if given[name] is not None}
-        if wanted.get("mix"):
-            wanted["mix"] = _weights(wanted["mix"])
-        config = config.changed({section: wanted}, "train")
-    return config
+    own = "width" in sections.get("model", {})
+    shape = PRESETS[preset or ("base" if own else "tiny")]
+    RunConfig(model=shape).changed(sections, str(toml))
+    wanted = {name: value for name, value in given.items() if value is not None}
+    if wanted.get("mix"):
+        wanted["mix"] = _weights(wanted["mix"])
+    for section, values in Options.of(wanted).sections.items():
+        sections[section] = {**sections.get(section, {}), **values}
+    return Options(sections, preset)
 
 
 def _weights(given: list[str]) -> dict[str, float]:
@@ -92,16 +94,18 @@ def _plot(folder: Path) -> None:
 def _options() -> inspect.Signature:
     """The signature that typer reads: the fixed options, then a field each."""
     found = [
-        _option("out", Path, ..., "The run's folder: made, or gone on with."),
+        _option("out", Path, ..., "The run's folder; a run that is there is resumed."),
         _option("config", Path | None, None, "A TOML file with these options in sections."),
-        _option("preset", str | None, None, f"The model's shape: {', '.join(PRESETS)}."),
+        _option("preset", str | None, None, f"The model's shape: {', '.join(PRESETS)}. {AUTO}"),
         _option("quiet", bool, False, "Say nothing but errors.", "--quiet"),
     ]
     for section, kind in SECTIONS.items():
         help_texts, defaults = _docstrings(kind), {one.name: one.default for one in fields(kind)}
         for name, plain in field_types(kind).items():
             text = help_texts[name]
-            if defaults[name] not in ("", None, MISSING):
+            if name in CHOSEN:
+                text = f"{text} {AUTO}"
+            elif defaults[name] not in ("", None, MISSING):
                 text = f"{text} [{defaults[name]}]"
             given = list[str] if plain is dict else plain
             found.append(_option(name, given | None, None, text, panel=PANELS[section]))

@@ -11,7 +11,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
-import torch
 import typer
 
 from regard.cli.incoming import incoming
@@ -60,8 +59,9 @@ def translate(
         int | None, typer.Option(help="Batches that are worked on at once. [one a core]")
     ] = None,
     precision: Annotated[
-        str, typer.Option(help="Of products: float32, or bfloat16, faster on processors with it.")
-    ] = "float32",
+        str | None,
+        typer.Option(help="Of products: float32, bfloat16 or int8. [as the model is stored]"),
+    ] = None,
     alignment: Annotated[
         bool, typer.Option("--alignment", help="With --json: where each word came from.")
     ] = False,
@@ -73,7 +73,6 @@ def translate(
     how = _strategy(beam, length_penalty, sample, temperature, top_k, top_p, seed)
     keep_freed_memory()
     translator = Translator.load(model, precision=precision)
-    threads = torch.get_num_threads() if threads is None else threads
     if source and output and source.exists() and output.exists() and output.samefile(source):
         raise OptionError(f"translate: {output} is what is read; write to another file")
     told = _Progress(hidden=output is not None or not sys.stdout.isatty())
@@ -105,7 +104,11 @@ def translate(
 
 
 def _translated(
-    translator: Translator, source: Path | None, how: Strategy, told: _Progress, **options: int
+    translator: Translator,
+    source: Path | None,
+    how: Strategy,
+    told: _Progress,
+    **options: Any,
 ) -> Iterator[list[Translation]]:
     """The translations of what comes in, chunk by chunk; at last of nothing, so that options are
     looked at even if no line comes."""

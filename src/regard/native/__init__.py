@@ -4,6 +4,7 @@
 """
 
 from regard.native.decoder import DecoderStep, Weights, panels
+from regard.native.int8 import Int8Matrix, Int8Product
 from regard.native.library import loaded, status
 from regard.native.operators import FAR, Attend, gradients
 from regard.native.products import bfloat16_products, fits, has_tangent, products_in
@@ -12,6 +13,8 @@ __all__ = [
     "FAR",
     "Attend",
     "DecoderStep",
+    "Int8Matrix",
+    "Int8Product",
     "Weights",
     "bfloat16_products",
     "fits",

@@ -9,12 +9,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from regard.native.products import fits
+from regard.native.int8 import Int8Matrix
+from regard.native.products import PANEL, fits
 
 Pair = tuple[Tensor, Tensor | None]
 """A weight and a bias."""
-PANEL = 32
-"""How many columns of a matrix a panel holds."""
 
 
 def panels(matrix: Float[Tensor, "d n"], dtype: torch.dtype = torch.float32) -> Float[Tensor, "dn"]:
@@ -47,9 +46,15 @@ class Weights:
         """All of them."""
         return [x for pair in self.__dict__.values() for x in pair]
 
+    def matrices(self) -> list[Tensor]:
+        """The weights of products, in order."""
+        return [w for w, _ in self.__dict__.values() if w.dim() == 2]
+
     def panels(self, dtype: torch.dtype) -> list[Tensor]:
         """The matrices in panels."""
-        return [panels(w, dtype) for w, _ in self.__dict__.values() if w.dim() == 2]
+        return [
+            w.panels if isinstance(w, Int8Matrix) else panels(w, dtype) for w in self.matrices()
+        ]
 
     def vectors(self) -> list[Tensor]:
         """Weights of norms and biases, in order; 0 where there is no bias."""
@@ -64,7 +69,7 @@ class DecoderStep:
     """The blocks of a decoder whose feed-forward layers rectify, for ``regard::decoder_step``.
 
     Widths are multiples of 16. The numbers are those of the single operators, bit for bit; or
-    products with weights are in bfloat16, if `products` is.
+    products with weights are in bfloat16, if `products` is, or in int8, if the matrices are.
     """
 
     def __init__(
@@ -80,6 +85,10 @@ class DecoderStep:
         self._packed = blocks[0].projections[0].shape[1]
         self._heads, self._kv_heads = heads, kv_heads
         self._panels = torch.cat([x for block in blocks for x in block.panels(products)])
+        scales = [
+            w.scales for block in blocks for w in block.matrices() if isinstance(w, Int8Matrix)
+        ]
+        self._scales = torch.cat(scales) if scales else None
         self._vectors = torch.cat([x for block in blocks for x in block.vectors()])
         self._norm_first, self._eps = norm_first, eps
 
@@ -136,6 +145,7 @@ class DecoderStep:
         return torch.ops.regard.decoder_step(  # type: ignore[no-any-return]
             x,
             self._panels,
+            self._scales,
             self._vectors,
             [y for pair in own for y in pair],
             [y for pair in memory for y in pair],

@@ -7,7 +7,7 @@
 | ``statistics`` | per row: largest score, sum, entropy, the largest scores and their keys |
 | ``drop`` | x with a share of its elements set to 0, added to something else |
 | ``best_words`` | the best continuations of a step of beam search |
-| ``affine``, ``affine_panels``, ``layer_norm`` | parts of a decoder |
+| ``affine``, ``affine_panels``, ``affine_int8``, ``layer_norm`` | parts of a decoder |
 | ``decoder_step`` | all blocks of a decoder, one step; writes keys and values into the cache |
 """
 
@@ -83,6 +83,7 @@ FAKES: dict[str, Any] = {
     "best_words": _fake_best_words,
     "affine": lambda x, weight, _: x.new_empty(len(x), weight.shape[1]),
     "affine_panels": lambda x, panels, bias, n: x.new_empty(len(x), n),
+    "affine_int8": lambda x, panels, scales, bias: x.new_empty(len(x), len(scales)),
     "layer_norm": lambda x, *_: torch.empty_like(x),
     "decoder_step": lambda x, *_: torch.empty_like(x, memory_format=torch.contiguous_format),
 }

@@ -16,6 +16,10 @@ ALONE = 2**22
 """More multiplications than this are faster on several threads, by PyTorch's operations."""
 
 
+PANEL = 32
+"""How many columns of a matrix a panel holds."""
+
+
 class _Products(threading.local):
     dtype = torch.float32
 

@@ -13,6 +13,8 @@ from regard.attention._call import wrapped_by_torch_func
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x ``(…, d_in)`` times weight ``(d_in, d_out)``, and the bias added."""
     (d_in, d_out), width = weight.shape, x.shape[-1]
+    if isinstance(weight, native.Int8Matrix) and weight.multiplies and x.dtype == torch.float32:
+        return native.Int8Product.apply(x, weight, bias)  # type: ignore[no-any-return, no-untyped-call]
     if (
         width == d_in > 0
         and (bias is None or bias.shape == (d_out,))

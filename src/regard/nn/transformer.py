@@ -13,8 +13,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from regard import native
 from regard.attention import Learned, Mask, Sinusoidal, causal
 from regard.errors import OptionError, ShapeError, shape
+from regard.nn._affine import affine
 from regard.nn.blocks import Block, norm
 from regard.nn.cache import Cache
 from regard.nn.config import TransformerConfig
@@ -264,6 +266,8 @@ class Transformer(nn.Module):
 
     def logits(self, hidden: Tensor) -> Float[Tensor, "*b vocabulary"]:
         """How well each word of the vocabulary fits, before the softmax."""
+        if isinstance(self.output, native.Int8Matrix):
+            return affine(hidden, self.output.T, self.output_bias)
         return F.linear(hidden, self.output, self.output_bias)
 
     def loss(

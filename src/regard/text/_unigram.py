@@ -65,12 +65,14 @@ LEFT_OVER = f"{CAPITAL} ?"
 """A capital sign without a letter behind it."""
 
 
-def train_unigram(lines: Iterable[str], size: int) -> tokenizers.Tokenizer:
+def train_unigram(lines: Iterable[str], size: int, fit: bool = False) -> tokenizers.Tokenizer:
     """Pieces under which the text is likeliest, and bytes for all that they cannot spell."""
     fallback = BYTES if size >= FALLBACK else ()
     counts, kept, letters = _count(lines)
     places = size - len(SPECIALS) - len(fallback) - len(SPACE)
     characters = len(set("".join(counts)) - {SPACE})
+    if fit:
+        places = max(places, characters)
     if characters > places:
         raise OptionError(
             f"Tokenizer.train: size={size:,}, but the text has {characters:,} different "

@@ -84,7 +84,9 @@ class Tokenizer:
         self.kind = "bytes" if isinstance(inner.model, models.BPE) else "unigram"
 
     @classmethod
-    def train(cls, lines: Iterable[str], size: int, kind: str = "unigram") -> Tokenizer:
+    def train(
+        cls, lines: Iterable[str], size: int, kind: str = "unigram", *, fit: bool = False
+    ) -> Tokenizer:
         """A tokenizer whose pieces suit these lines, which are read once and not kept.
 
         The same lines give the same tokenizer, to the byte. ``size`` counts everything, the four
@@ -95,14 +97,19 @@ class Tokenizer:
         sentence, unless the word has one elsewhere too: *Bat* is ``▁⇧ ▁bat``. From a size
         of 2,000 on, characters that the lines did not have are spelled by their bytes; below, they
         are unknown. ``"bytes"`` changes nothing and knows every character.
+
+        A text that supports fewer pieces, or has more characters, is an error; with ``fit``, the
+        tokenizer gets as many pieces as there are.
         """
         if kind not in KINDS:
             raise OptionError(f"Tokenizer.train: kind={kind!r}, expected 'unigram' or 'bytes'")
         inner = (
-            train_unigram(_checked(lines), size) if kind == "unigram" else _byte_pairs(lines, size)
+            train_unigram(_checked(lines), size, fit)
+            if kind == "unigram"
+            else _byte_pairs(lines, size)
         )
         found = inner.get_vocab_size()
-        if found < SHORT * size:
+        if found < SHORT * size and not fit:
             if kind == "unigram" and size >= FALLBACK > found:
                 found -= len(BYTES)  # which so small a vocabulary would not have
             raise OptionError(

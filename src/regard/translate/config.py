@@ -90,9 +90,9 @@ class TrainingConfig:
     precision: str = "float32"
     """Of products: float32, or bfloat16, which processors with AVX-512 BF16 or AMX compute about
     twice as fast; weights, the sums between layers and the validation are float32 all the same."""
-    learns: str = ""
-    """With `init_from`, the parts that learn, by their names: "encoder.blocks.3 encoder.norm".
-    The others stay as they are, to the last bit; all learn, if not said."""
+    trainable: str = ""
+    """With `init_from`, the modules to train, by name: "encoder.blocks.3 encoder.norm". All others
+    are frozen; if not given, none is."""
     seed: int = 1
     """The same seed, data and machine give the same model, bit for bit."""
 
@@ -111,9 +111,9 @@ class TrainingConfig:
         for name in ("max_steps", "stop_at"):
             if getattr(self, name) is not None:
                 _at_least(self, name, 1)
-        if self.learns and not self.init_from:
+        if self.trainable and not self.init_from:
             raise OptionError(
-                "train: learns names parts of a model that is there already; give init_from as well"
+                "train: trainable names modules of an existing model; give init_from as well"
             )
         if not 0.0 <= self.smoothing < 1.0:
             raise OptionError(
@@ -152,14 +152,14 @@ class ValidationConfig:
     """The final model is the average of so many validated checkpoints, the last ones."""
     patience: int = 0
     """Stop after so many validations without a new best; 0: never early."""
-    judge: str = "bleu"
-    """What "best" means: bleu (greedy) or loss. Both are measured."""
+    select_by: str = "bleu"
+    """Metric that selects the best checkpoint: bleu (greedy search) or loss. Both are measured."""
     bleu_tokenize: str = "13a"
     """How sacreBLEU cuts words: 13a, or none for text that is tokenised already, …"""
 
     def __post_init__(self) -> None:
         _settle_types(self)
-        _one_of(self, "judge", ("bleu", "loss"))
+        _one_of(self, "select_by", ("bleu", "loss"))
         _one_of(self, "bleu_tokenize", TOKENIZERS)
         for name in ("valid_every", "checkpoint_every"):
             _at_least(self, name, 1)
@@ -196,15 +196,16 @@ class RunConfig:
         parts: dict[str, Any] = {}
         for section, values in given.items():
             if section not in SECTIONS:
-                raise OptionError(f"{where}: [{section}] is unknown{_nearest(section, SECTIONS)}")
+                raise OptionError(f"{where}: [{section}] is unknown{nearest(section, SECTIONS)}")
             if not isinstance(values, dict):
                 raise OptionError(f"{where}: {section} is not a section; write [{section}]")
             kind = SECTIONS[section]
             known = [one.name for one in fields(kind)]
+            values = {RENAMED.get(name, name): value for name, value in values.items()}
             for name in values:
                 if name not in known:
                     raise OptionError(
-                        f"{where}: {name} is unknown in [{section}]{_nearest(name, known)}"
+                        f"{where}: {name} is unknown in [{section}]{nearest(name, known)}"
                     )
             checked = {n: _typed(kind, n, v, where) for n, v in values.items()}
             parts[section] = replace(getattr(self, section), **checked)
@@ -229,6 +230,10 @@ SECTIONS: dict[str, Any] = {
     "training": TrainingConfig,
     "validation": ValidationConfig,
 }
+
+
+RENAMED = {"learns": "trainable", "judge": "select_by"}
+"""Names that options had in runs of earlier versions."""
 
 
 def read_toml(path: str | Path) -> tuple[str | None, dict[str, Any]]:
@@ -307,7 +312,8 @@ def _settle_types(config: Any) -> None:
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text in quotes"}
 
 
-def _nearest(name: str, known: Any) -> str:
+def nearest(name: str, known: Any) -> str:
+    """The end of an error about an unknown name: the nearest known one, or all."""
     near = difflib.get_close_matches(name, list(known), 1)
     return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
 

@@ -34,12 +34,14 @@ def loss_of(model: Transformer, batch: Batch, smoothing: float) -> Loss:
 
 
 def can_have_bleu(config: ValidationConfig, say: Callable[[str], None]) -> bool:
-    """Whether BLEU can be computed here; raises if it shall judge, and says so if it shall not."""
+    """Whether BLEU can be computed; raises if it selects the best model, otherwise warns."""
     try:
         bleu(["a"], ["a"], tokenize=config.bleu_tokenize)
     except RegardError as error:
-        if config.judge == "bleu":
-            raise RegardError(f"train: --judge bleu: {error}; or give --judge loss") from None
+        if config.select_by == "bleu":
+            raise RegardError(
+                f"train: --select-by bleu: {error}; or give --select-by loss"
+            ) from None
         say(f"Going on without BLEU: {error}")
         return False
     return True
@@ -67,11 +69,13 @@ def measure(
     figures["judged"] = -mean
     if with_bleu:
         translator = Translator(model, prepared.tokenizer)
-        said = translator.translate(prepared.valid_sources, beam=1, threads=torch.get_num_threads())
+        said = translator.translate(prepared.valid_sources, beam=1)
         figures["bleu"] = bleu(
             [one.text for one in said], prepared.valid_targets, tokenize=config.bleu_tokenize
         ).score
-        if config.judge == "bleu":  # of equal ones, and early on all are 0, the less loss decides
+        if (
+            config.select_by == "bleu"
+        ):  # of equal ones, and early on all are 0, the less loss decides
             figures["judged"] = figures["bleu"] - TIE * mean
     figures["seconds"] = time.perf_counter() - started
     return figures

@@ -2,7 +2,7 @@
 
     model.json           the shape: a `TransformerConfig`, the version of this format and of regard
     model.safetensors    the weights, by their names in `Transformer.state_dict()`; of those in
-                         int8, also the scale of each row, as ``name|scale``
+                         int8, also the scale of each output, as ``name|scale``
     tokenizer.json       the subwords, written by `regard.text.Tokenizer.save`
 
 Matrices that are tied are stored once, as ``source.table``. Each file is written beside its place
@@ -24,10 +24,11 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.errors import FileError, OptionError, shape
 from regard.files import check_regular, make_usual, read_regular, write_text
+from regard.native import Int8Matrix
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer
 from regard.translate.checkpoint import Checkpoint, Checkpoints
@@ -36,15 +37,15 @@ from regard.translate.config import SECTIONS, RunConfig
 SHAPE, WEIGHTS, TOKENIZER = "model.json", "model.safetensors", "tokenizer.json"
 RUN, CHECKPOINTS = "config.json", "checkpoints"
 """What a run has before it has a model; see `regard.translate.training`."""
-FORMAT, FORMAT_INT8 = 1, 2
-"""Of folders in floating point, and of those in int8, which an older regard would misread."""
+FORMAT, FORMAT_ROWS, FORMAT_INT8 = 1, 2, 3
+"""Of folders in floating point, in int8 with a scale per row (until 0.1), and per output."""
 TABLE, TIED = "source.table", ("target.table", "output")
 """The name of a matrix, and those under which `Transformer` holds it again if it is tied."""
 STORED = (torch.float32, torch.float16, torch.int8)
 SCALE = "|scale"
-"""What is added to the name of a matrix in int8 for the scales of its rows."""
-LARGEST = 127
-"""Numbers in int8 go from -127 to 127."""
+"""What is added to the name of a matrix in int8 for its scales, one per output."""
+POSITION = ".position.table"
+"""How the name of a table of positions ends, which is no factor of a product."""
 
 
 BUNDLED = Path(__file__).parent.parent / "models"
@@ -87,7 +88,7 @@ def save_model(
     """Write the shape and the weights of the model into a folder, which is made if need be.
 
     float16 halves the file; int8 makes it a quarter: matrices as whole numbers from -127 to 127 and
-    one scale for each row, all else as float16. A model is computed in float32 all the same.
+    one scale per output, see `regard.native.Int8Matrix`, all else as float16.
     `longest`: how many subwords the longest sentences had that the model was trained on.
     """
     folder = Path(folder)
@@ -115,17 +116,39 @@ def save_model(
 
 
 def _stored(name: str, weight: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
-    """A weight as it is written: in int8, matrices as whole numbers and a scale for each row."""
+    """A weight as it is written: in int8, matrices as whole numbers and scales."""
     if dtype == torch.int8 and weight.dim() == 2 and weight.isfinite().all():
-        scale = (weight.abs().amax(1) / LARGEST).clamp(min=torch.finfo(torch.float16).tiny)
-        rounded = (weight / scale[:, None]).round().clamp(-LARGEST, LARGEST).to(torch.int8)
-        return {name: rounded.contiguous(), name + SCALE: scale.to(torch.float32)}
+        matrix = weight if isinstance(weight, Int8Matrix) else quantised(name, weight)
+        return {name: matrix.whole.contiguous(), name + SCALE: matrix.scales.contiguous()}
     stored = weight.to(torch.float16 if dtype == torch.int8 else dtype).contiguous()
     if stored.dtype == torch.float16 and not stored.isfinite().all():
         raise OptionError(
             f"save_model: {name} has numbers that float16 cannot hold; use dtype=torch.float32"
         )
     return {name: stored}
+
+
+def quantised(name: str, weight: Tensor) -> Int8Matrix:
+    """A matrix in int8: of tables, whose rows are words, a scale per row, else per column."""
+    return Int8Matrix.quantise(weight, _axis(name))
+
+
+def _axis(name: str) -> int:
+    return 0 if name == TABLE or name in TIED or name.endswith("table") else 1
+
+
+def quantise(model: Transformer) -> None:
+    """Keep all matrices of a model in int8, in place; then it can no longer be trained."""
+    for path, module in model.named_modules():
+        for own, weight in list(module.named_parameters(recurse=False)):
+            name = f"{path}.{own}".removeprefix(".")
+            if weight.dim() == 2 and not name.endswith(POSITION):
+                matrix = weight.detach()
+                if not isinstance(matrix, Int8Matrix):
+                    matrix = quantised(name, matrix)
+                setattr(module, own, nn.Parameter(matrix, requires_grad=False))
+    if model.config.tied:
+        model.target.table = model.output = model.source.table
 
 
 def load_model(folder: str | Path) -> Transformer:
@@ -136,11 +159,14 @@ def load_model(folder: str | Path) -> Transformer:
     return load_trained(folder)[0]
 
 
-def load_trained(folder: str | Path) -> tuple[Transformer, int | None]:
-    """The same, and how many subwords the longest sentences had that it learned from, if known."""
+def load_trained(folder: str | Path, *, int8: bool = False) -> tuple[Transformer, int | None]:
+    """The same, and how many subwords the longest sentences had that it learned from, if known.
+
+    `int8`: its matrices are kept in 8 bits, without ever being float32 if they are stored so.
+    """
     folder = bundled(folder)
     unfinished = not (folder / SHAPE).exists() and is_run(folder)
-    config, longest, path, weights = _unfinished(folder) if unfinished else _finished(folder)
+    config, longest, path, weights = _unfinished(folder) if unfinished else _finished(folder, int8)
     for name, size in _large_weights(config):  # before memory is asked for
         _check_weight(path, weights, name, size)
     with torch.random.fork_rng(devices=[]):  # the device "meta" would take a second to wake up
@@ -154,7 +180,15 @@ def load_trained(folder: str | Path) -> tuple[Transformer, int | None]:
     model.load_state_dict(weights, strict=False, assign=True)
     if config.tied:
         model.target.table = model.output = model.source.table
+    if int8:
+        quantise(model)
     return model.eval(), longest
+
+
+def stored_in_int8(folder: str | Path) -> bool:
+    """Whether the model in a folder is stored in int8 with a scale per output."""
+    path = bundled(folder) / SHAPE
+    return path.exists() and _content(path).get("format") == FORMAT_INT8
 
 
 def is_run(folder: Path) -> bool:
@@ -170,12 +204,19 @@ Stored = tuple[TransformerConfig, int | None, Path, dict[str, Tensor]]
 """A model on disk: its shape, the longest sentences it learned from, where it is, its weights."""
 
 
-def _finished(folder: Path) -> Stored:
+def _finished(folder: Path, int8: bool) -> Stored:
     path = folder / SHAPE
-    longest = _content(path).get("longest")
+    content = _content(path)
+    longest, by_rows = content.get("longest"), content["format"] == FORMAT_ROWS
     if longest is not None and (type(longest) is not int or longest < 1):
         raise FileError(f"{path}: longest is {longest!r}, expected a whole number")
-    return _read_shape(path), longest, folder / WEIGHTS, _read_weights(folder / WEIGHTS)
+    weights = _read_weights(folder / WEIGHTS, by_rows)
+    if not int8 or by_rows:
+        weights = {
+            name: weight.values() if isinstance(weight, Int8Matrix) else weight
+            for name, weight in weights.items()
+        }
+    return _read_shape(path), longest, folder / WEIGHTS, weights
 
 
 def _unfinished(folder: Path) -> Stored:
@@ -247,15 +288,16 @@ def _content(path: Path) -> dict[str, Any]:
         raise FileError(f"{path}: not JSON, or damaged: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise FileError(f"{path}: expected an object with the shape of a Transformer as 'model'")
-    if content.get("format") not in (FORMAT, FORMAT_INT8):
+    if content.get("format") not in (FORMAT, FORMAT_ROWS, FORMAT_INT8):
         raise FileError(
-            f"{path}: has format {content.get('format')!r}, expected {FORMAT} or {FORMAT_INT8}; it "
+            f"{path}: has format {content.get('format')!r}, expected {FORMAT} to {FORMAT_INT8}; it "
             f"was written by regard {content.get('regard', 'of another version')}"
         )
     return content
 
 
-def _read_weights(path: Path) -> dict[str, Tensor]:
+def _read_weights(path: Path, by_rows: bool) -> dict[str, Tensor]:
+    """The weights, those in int8 as `Int8Matrix`; `by_rows`: with a scale for each row."""
     check_regular(path)
     try:
         stored = load_file(path)
@@ -266,11 +308,14 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     except SafetensorError as error:
         raise FileError(f"{path}: damaged or cut short ({error}); copy it once more") from None
     for name in [name for name in stored if name.endswith(SCALE)]:
-        matrix, scale = stored.get(name.removesuffix(SCALE)), stored.pop(name)
+        own = name.removesuffix(SCALE)
+        matrix, scale, axis = stored.get(own), stored.pop(name), 0 if by_rows else _axis(own)
         fits = matrix is not None and matrix.dtype == torch.int8 and matrix.dim() == 2
-        if matrix is None or not fits or scale.shape != matrix.shape[:1]:
+        if matrix is None or not fits or scale.shape != matrix.shape[axis : axis + 1]:
             raise FileError(f"{path}: {name} belongs to no matrix in int8; export the model again")
-        stored[name.removesuffix(SCALE)] = matrix * scale[:, None].to(torch.float32)
+        if not (scale.is_floating_point() and scale.isfinite().all()):
+            raise FileError(f"{path}: {name} is not finite; the file is damaged: export it again")
+        stored[own] = Int8Matrix(matrix.clone(), scale.to(torch.float32, copy=True), axis)
     for name, weight in stored.items():
         if not weight.is_floating_point():
             raise FileError(
@@ -278,7 +323,10 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
                 "floating-point numbers; export the model again"
             )
     # Copied, not mapped: the model must not change when the file does.
-    return {name: weight.to(torch.float32, copy=True) for name, weight in stored.items()}
+    return {
+        name: weight if isinstance(weight, Int8Matrix) else weight.to(torch.float32, copy=True)
+        for name, weight in stored.items()
+    }
 
 
 def _large_weights(config: TransformerConfig) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -14,13 +14,16 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 
 PRECISIONS = ("float32", "bfloat16")
+"""Of products while training."""
+TRANSLATING = (*PRECISIONS, "int8")
+"""Of products while translating; int8 is a property of the weights, see `native.Int8Matrix`."""
 
 
 def products_in(
     precision: str, device: torch.device | None = None
 ) -> AbstractContextManager[object]:
     """A context, for this thread, in which products with weights are in one of `PRECISIONS`."""
-    if precision == "float32":
+    if precision != "bfloat16":
         return nullcontext()
     return torch.autocast("cpu" if device is None else device.type, torch.bfloat16)
 

@@ -44,9 +44,13 @@ def prepare(
     *,
     seed: int,
     tokenizer: Tokenizer | None,
+    fit_vocabulary: bool = False,
     say: Callable[[str], None],
 ) -> None:
-    """Write tokenizer and encoded pairs into the folder, and say what the data is like."""
+    """Write tokenizer and encoded pairs into the folder, and say what the data is like.
+
+    `fit_vocabulary`: a text that does not support the size of the vocabulary gets another one.
+    """
     total = sum(1 for _ in _pairs(data))
     if total == 0:
         raise FileError(f"{_named(data)}: no sentence pairs in it")
@@ -69,12 +73,12 @@ def prepare(
     if tokenizer is None:
         say(f"Learning {vocabulary:,} subwords from {counted(total, 'pair')} …")
         lines = chain.from_iterable(_repeated(data, chosen, seed))
-        tokenizer = Tokenizer.train(lines, vocabulary, data.subwords)
+        tokenizer = Tokenizer.train(lines, vocabulary, data.subwords, fit=fit_vocabulary)
     say(f"Cutting {counted(total, 'pair')} into subwords …")
     known = set(held.values())
     numbers = count()
     apart = [
-        (None if next(numbers) in chosen else pair for pair in corpus) for corpus in _corpora(data)
+        (None if next(numbers) in chosen else pair for pair in corpus) for corpus in corpora(data)
     ]
     _write_training_part(data, apart, known, tokenizer, folder, say)
     everything = Cleaning(data.longest, float("inf"), drop_duplicates=False)
@@ -208,7 +212,7 @@ def _named(data: DataConfig) -> str:
     return ", ".join(data.mix) or str(data.source)
 
 
-def _corpora(data: DataConfig) -> list[Iterator[Pair]]:
+def corpora(data: DataConfig) -> list[Iterator[Pair]]:
     """The pairs of each file to train on."""
     if data.mix:
         return [read_pairs(path, context=data.context) for path in data.mix]
@@ -216,14 +220,14 @@ def _corpora(data: DataConfig) -> list[Iterator[Pair]]:
 
 
 def _pairs(data: DataConfig) -> Iterator[Pair]:
-    return chain.from_iterable(_corpora(data))
+    return chain.from_iterable(corpora(data))
 
 
 def _repeated(data: DataConfig, without: set[int], seed: int) -> Iterator[Pair]:
     """The pairs as often as an epoch has them, but for those of these numbers."""
     numbers = count()
     draw = np.random.Generator(np.random.PCG64(seed))
-    for corpus, weight in zip(_corpora(data), data.mix.values() or [1.0], strict=True):
+    for corpus, weight in zip(corpora(data), data.mix.values() or [1.0], strict=True):
         for pair in corpus:
             times = int(weight + draw.random())
             if next(numbers) not in without:

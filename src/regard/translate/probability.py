@@ -28,7 +28,7 @@ def log_probabilities(
     targets: Sequence[Tokens],
     *,
     batch: int = BATCH,
-    threads: int = 1,
+    threads: int | None = None,
     precision: str = "float32",
 ) -> list[list[float]]:
     """For each pair, log p of every target token and of the end, given all that stands before it.

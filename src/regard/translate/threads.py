@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -15,33 +16,50 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def useful(threads: int) -> int:
-    """How many of the threads would help.
+def available_cores() -> int:
+    """Cores that this process may use: its affinity mask, or fewer if PyTorch was given fewer."""
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    return max(1, min(cores, torch.get_num_threads()))
 
-    At most one a core: more would only wait for one another. One alone while somebody watches or
-    cuts, and under the caller's autocast: neither reaches into other threads.
+
+def useful(threads: int | None) -> int:
+    """How many of the threads would help; all available cores if None.
+
+    Never more than one per core. One alone during a capture session and under the caller's
+    autocast, neither of which reaches other threads.
     """
     if torch.is_autocast_enabled("cpu") or watched():
         return 1
-    return min(threads, os.cpu_count() or 1)
+    return available_cores() if threads is None else min(threads, os.cpu_count() or 1)
 
 
-def in_threads(work: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:
-    """What the work makes of each item, in their order, with so many at once.
+def in_threads(
+    work: Callable[[Item], Result], items: Sequence[Item], threads: int | None = None
+) -> list[Result]:
+    """The results of the items, in order, of which up to `useful` (threads) run at once.
 
-    Each thread computes alone: torch shares out none of its operations, which are too small to be
-    worth it. There are never more than are `useful`. With one thread, or one item, nothing is
-    different from a plain loop.
+    Each item runs on one thread alone: operations of a small model take longer when PyTorch
+    splits them.
 
     >>> in_threads(lambda n: n * n, range(5), 2)
     [0, 1, 4, 9, 16]
     """
     threads = min(useful(threads), len(items))
-    if threads < 2:
-        return [work(item) for item in items]
-    shared = torch.get_num_threads()
-    try:
+    with _single_threaded():
+        if threads < 2:
+            return [work(item) for item in items]
         with ThreadPoolExecutor(threads, initializer=lambda: torch.set_num_threads(1)) as pool:
             return list(pool.map(work, items))
+
+
+@contextmanager
+def _single_threaded() -> Iterator[None]:
+    """PyTorch's operations run on the calling thread; the previous number is restored."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
     finally:
-        torch.set_num_threads(shared)
+        torch.set_num_threads(before)

@@ -19,7 +19,7 @@ import contextlib
 import hashlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import islice
 from pathlib import Path
@@ -36,37 +36,50 @@ from regard.nn import Loss, Transformer
 from regard.text import Batch, Batches
 from regard.translate.checkpoint import ADAM, Checkpoint, Checkpoints, Tensors
 from regard.translate.config import RunConfig, TrainingConfig
+from regard.translate.defaults import Options
 from regard.translate.locking import locked
 from regard.translate.measuring import can_have_bleu, loss_of, measure
 from regard.translate.model_files import load_model, save_model
 from regard.translate.precision import bfloat16_pays, products_in
 from regard.translate.preparing import Prepared, open_prepared
 from regard.translate.progress import Progress, clock_words
-from regard.translate.settling import check_place, learn_only, settle, settled
+from regard.translate.run_directory import check_place, set_trainable, settle, settled
+from regard.translate.stopping import Stop, stop_signal
 from regard.translate.workers import Workers
 
 TELL_EVERY = 50
 """Updates between two lines of the log; each validation has one as well."""
 
 
-def train(config: RunConfig, out: str | Path, progress: Progress | None = None) -> Path:
-    """The folder with the trained model; goes on with a run that is there already."""
+def train(config: RunConfig | Options, out: str | Path, progress: Progress | None = None) -> Path:
+    """The folder with the trained model; resumes a run that is already there.
+
+    Ctrl-C and SIGTERM write a checkpoint of the update that is under way, and stop.
+    """
     keep_freed_memory()
     folder = Path(out)
     progress = progress or Progress(folder)
     with Workers.joined() as workers, contextlib.closing(progress):
         progress.quiet = progress.quiet or not workers.first
-        asked, config = config, settled(config, folder)
         with contextlib.ExitStack() as held:
             with_bleu = False
             if workers.first:
-                with_bleu = can_have_bleu(config.validation, progress.say)
-                check_place(config, folder)
+                check_place(folder)
+                asked = _resolved(config, folder, progress.say)
+                found = settled(asked, folder)
+                with_bleu = can_have_bleu(found.validation, progress.say)
                 held.enter_context(locked(folder))
-                settle(asked, config, folder, progress.say)
+                fit = isinstance(config, Options) and config.fits_vocabulary
+                settle(asked, found, folder, progress.say, fit)
             workers.wait()
-            _Run(config, folder, workers, progress, with_bleu).go()
+            found = settled(_resolved(config, folder, lambda _: None), folder)
+            stop = held.enter_context(stop_signal())
+            _Run(found, folder, workers, progress, with_bleu, stop).go()
     return folder
+
+
+def _resolved(config: RunConfig | Options, folder: Path, say: Callable[[str], None]) -> RunConfig:
+    return config.config(folder, say) if isinstance(config, Options) else config
 
 
 class _Loss(nn.Module):
@@ -110,8 +123,10 @@ class _Run:
         workers: Workers,
         progress: Progress,
         with_bleu: bool,
+        stop: Stop,
     ) -> None:
         self.config, self.folder, self.workers, self.progress = config, folder, workers, progress
+        self.stop = stop
         self.with_bleu = with_bleu
         self.prepared: Prepared = open_prepared(folder)
         self.batches = Batches(
@@ -124,7 +139,7 @@ class _Run:
         found = self._newest()
         torch.manual_seed(config.training.seed)
         self.model = self._new_model(begins=found is None)
-        learn_only(self.model, config.training.learns)
+        set_trainable(self.model, config.training.trainable)
         self.optimizer = torch.optim.AdamW(
             [weight for _, weight in self._learning()],
             betas=(0.9, 0.98),
@@ -186,8 +201,21 @@ class _Run:
                     self._save()
                 if step == end or self._stale():
                     return
+                if self.workers.together((float(self.stop.requested),))[0]:
+                    self._interrupt(saved=validates or step % every.checkpoint_every == 0)
             self.state.epoch += 1
             self.state.batch = 0
+
+    def _interrupt(self, saved: bool) -> None:
+        """Write a checkpoint, and leave as the signal demands."""
+        if not saved:
+            self._save()
+        self.workers.wait()
+        self.progress.say(
+            f"Stopped; the checkpoint of update {self.state.step:,} is written, and the same "
+            "command resumes there."
+        )
+        self.stop.leave()
 
     def _rest_of_epoch(self) -> Iterator[list[Batch]]:
         """The batches that are left, as many at a time as go into one update."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -10,12 +11,13 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from threading import Lock
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import FileError, OptionError
+from regard.native import status
 from regard.nn import Transformer
 from regard.text import Tokenizer, by_length
 from regard.text.words import Span
@@ -25,8 +27,15 @@ from regard.translate.alignment import (
     attention_to_source,
     written_spans,
 )
-from regard.translate.model_files import TOKENIZER, bundled, load_trained
-from regard.translate.precision import PRECISIONS, products_in
+from regard.translate.model_files import (
+    TOKENIZER,
+    bundled,
+    load_trained,
+    quantise,
+    save_model,
+    stored_in_int8,
+)
+from regard.translate.precision import TRANSLATING, products_in
 from regard.translate.probability import log_probabilities
 from regard.translate.search import Hypothesis, search
 from regard.translate.splitting import split
@@ -90,7 +99,8 @@ class Translator:
         tokenizer: the one that it was trained with.
         longest: texts of more subwords are split at sentence ends, and translated piece by piece.
         precision: of products with weights: ``"float32"``, or ``"bfloat16"``, in which processors
-            that have it multiply about twice as fast; see `regard.translate.writing`.
+            that have it multiply about twice as fast, or ``"int8"``, for which the matrices of the
+            model are quantised in place; see `regard.native.int8`.
         cut_loops: give up sequences that only repeat themselves; see `regard.translate.repetition`.
     """
 
@@ -103,9 +113,9 @@ class Translator:
         precision: str = "float32",
         cut_loops: bool = True,
     ) -> None:
-        if precision not in PRECISIONS:
+        if precision not in TRANSLATING:
             raise OptionError(
-                f"Translator: precision={precision!r}, expected {' or '.join(PRECISIONS)}"
+                f"Translator: precision={precision!r}, expected {', '.join(TRANSLATING)}"
             )
         if tokenizer.size != model.config.vocabulary:
             raise OptionError(
@@ -117,6 +127,14 @@ class Translator:
                 f"Translator: precision={precision!r} is for models of float32, this one is "
                 f"{model.output.dtype}; use model.float()"
             )
+        if precision == "int8":
+            quantise(model)
+            if status() is not None:
+                warnings.warn(
+                    f"int8 products need the native operators, and {status()}; the int8 weights "
+                    "are multiplied in float32, which is slower",
+                    stacklevel=2,
+                )
         self.model, self.tokenizer, self.precision = model, tokenizer, precision
         self.cut_loops = cut_loops
         most = model.config.max_length - 1  # the end needs a place as well
@@ -125,13 +143,17 @@ class Translator:
         self.longest = most if longest is None else min(longest, most)
 
     @classmethod
-    def load(cls, path: str | Path, *, precision: str = "float32") -> Translator:
+    def load(cls, path: str | Path, *, precision: str | None = None) -> Translator:
         """The translator in a folder that `regard train` wrote, or one that comes with regard.
 
+        `precision` of products: float32, bfloat16 or int8; float32 if not given, and int8 for a
+        folder that stores int8.
         If the training has not finished, it is that of its best checkpoint, and a warning says so.
         """
         path = bundled(path)
-        model, longest = load_trained(path)
+        if precision is None:
+            precision = "int8" if stored_in_int8(path) else "float32"
+        model, longest = load_trained(path, int8=precision == "int8")
         file = path / TOKENIZER
         tokenizer = Tokenizer.load(file)
         if tokenizer.size != model.config.vocabulary:
@@ -141,6 +163,68 @@ class Translator:
             )
         return cls(model, tokenizer, longest=longest, precision=precision)
 
+    @classmethod
+    def train(
+        cls,
+        pairs: Iterable[tuple[str, str]] | None = None,
+        *,
+        out: str | Path | None = None,
+        preset: str | None = None,
+        quiet: bool = False,
+        **options: Any,
+    ) -> Translator:
+        """A translator trained on (source, target) pairs, or on files: ``source=…, target=…``.
+
+        The run is in the folder `out`; called again, it resumes there. `options` are those of
+        ``regard train``; what is not given is chosen from the corpus.
+        """
+        from regard.translate.defaults import Options, write_pairs
+        from regard.translate.progress import Progress
+        from regard.translate.training import train
+
+        if out is None or (pairs is None and not options):
+            missing = "out" if out is None else "pairs"
+            raise OptionError(
+                f"Translator.train: {missing} is missing, expected Translator.train(pairs, "
+                "out=folder); to fine-tune a translator, save it and give init_from=folder"
+            )
+        if pairs is not None:
+            if {"source", "target", "mix"} & options.keys():
+                raise OptionError("Translator.train: pairs and source files given; give one")
+            options["source"] = str(write_pairs(pairs, Path(out)))
+        train(Options.of(options, preset), out, Progress(Path(out), quiet=quiet))
+        return cls.load(out)
+
+    def save(self, folder: str | Path, *, dtype: torch.dtype | None = None) -> None:
+        """Write model and tokenizer to a folder that `load` opens.
+
+        `dtype`: torch.float32, float16 or int8, see `save_model`; int8 for a translator in int8.
+        """
+        if dtype is None:
+            dtype = torch.int8 if self.precision == "int8" else torch.float32
+        save_model(folder, self.model, dtype=dtype, longest=self.longest)
+        self.tokenizer.save(Path(folder) / TOKENIZER)
+
+    def to(self, device: torch.device | str) -> Translator:
+        """This translator, its model moved to the device."""
+        try:
+            self.model.to(torch.device(device))
+        except (RuntimeError, AssertionError, TypeError) as error:
+            reason = str(error).splitlines()[0]
+            raise OptionError(
+                f"Translator.to: device={device!r} cannot be used: {reason}"
+            ) from None
+        return self
+
+    @overload
+    def __call__(self, texts: str, **options: Any) -> str: ...
+    @overload
+    def __call__(self, texts: Sequence[str], **options: Any) -> list[str]: ...
+    def __call__(self, texts: str | Sequence[str], **options: Any) -> str | list[str]:
+        """The translation of a text, or of each in a list; options are those of `translate`."""
+        found = self.translate([texts] if isinstance(texts, str) else texts, **options)
+        return found[0].text if isinstance(texts, str) else [one.text for one in found]
+
     def translate(
         self,
         texts: Sequence[str],
@@ -149,7 +233,7 @@ class Translator:
         beam: int | None = None,
         n_best: int = 1,
         batch: int = BATCH,
-        threads: int = 1,
+        threads: int | None = None,
         first: int = 0,
         progress: Callable[[int, int], object] | None = None,
     ) -> list[Translation]:
@@ -160,16 +244,19 @@ class Translator:
             beam: short for `Beam(beam)`; 5 if nothing is said.
             n_best: how many to find of each; all but the best are its `alternatives`.
             batch: subwords in a batch: sentences × the longest of them × sequences of each.
-            threads: search so many batches at once, each by one thread alone, at most one a core.
-                That is faster than one batch by all. While somebody watches or cuts, it is one.
+            threads: batches that are searched at once, each on one thread; every core that the
+                process may use, if not given. One during `watch` and `cut`.
             first: the number of the first text, of those that are drawn by one seed.
             progress: called after each batch with how many sentences are done, and of how many.
         """
         how, texts = _strategy(how, beam), _listed("translate", "texts", texts)
         check_n_best("translate", how, n_best)
         for name, value in (("batch", batch), ("threads", threads)):
-            check_whole("translate", name, value, 1)
+            if value is not None:
+                check_whole("translate", name, value, 1)
         check_whole("translate", "first", first, 0)
+        if threads is None and self.model.output.device.type != "cpu":
+            threads = 1
         pieces = self._pieces(texts)
         numbers = [first + number for number, *_ in pieces]
         found = self._search(
@@ -195,7 +282,7 @@ class Translator:
         beam: int | None = None,
         n_best: int = 1,
         batch: int = BATCH,
-        threads: int = 1,
+        threads: int | None = None,
     ) -> Iterator[Translation]:
         """The translations of the lines, one by one; the first come before the last are read."""
         remaining, sizes, first = iter(lines), iter(CHUNKS), 0
@@ -245,8 +332,8 @@ class Translator:
             _listed("score", name, texts)
             for name, texts in (("sources", sources), ("targets", targets))
         )
-        threads = torch.get_num_threads() if threads is None else threads
-        check_whole("score", "threads", threads, 1)
+        if threads is not None:
+            check_whole("score", "threads", threads, 1)
         ids = [self.tokenizer.encode_batch(texts) for texts in (sources, targets)]
         with evaluating(self.model):
             found = log_probabilities(self.model, *ids, threads=threads, precision=self.precision)
@@ -319,7 +406,7 @@ class Translator:
         n_best: int,
         batch: int,
         numbers: list[int],
-        threads: int,
+        threads: int | None,
         progress: Callable[[int, int], object] | None,
     ) -> list[list[Hypothesis]]:
         """What is found for each source, searched in batches of like length."""

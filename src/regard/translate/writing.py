@@ -116,10 +116,14 @@ class _Words:
 
     def __init__(self, model: Transformer, products: torch.dtype) -> None:
         self._weight, self._bias, self._products = model.output.T, model.output_bias, products
+        weight = self._weight
+        self._int8 = isinstance(weight, native.Int8Matrix) and weight.multiplies
         self._width = len(model.output)
 
     def __call__(self, hidden: Float[Tensor, "rows width"]) -> Float[Tensor, "rows vocabulary"]:
         """The logits."""
+        if self._int8:
+            return native.Int8Product.apply(hidden, self._weight, self._bias)  # type: ignore[no-any-return, no-untyped-call]
         with native.products_in(self._products):
             fits = native.fits(hidden.numel() * self._width, hidden)
         if self._panels is not None and fits:

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "few_queries.h"
-#include "products.h"
+#include "int8.h"
 
 /* Layer norm of rows of a width that is a multiple of 16; Ba et al., 2016. */
 static void normalize(
@@ -28,6 +28,7 @@ static void normalize(
 struct Affine {
     const void *weight;
     const float *bias;
+    const float *scales; /* of columns in int8, else NULL */
 };
 
 /* A block of a decoder, and what it has read. */
@@ -74,8 +75,12 @@ static void decode(
         };
         auto product = [&](const float *y, int64_t from, Affine by, int64_t to, bool relu,
                            const float *onto, float *into) {
-            Panels panels = {by.weight, of->in_pairs};
-            multiply_by_panels(y, rows, from, panels, to, {by.bias, relu, onto}, into);
+            Then then = {by.bias, relu, onto};
+            if (by.scales)
+                multiply_by_panels(
+                    y, rows, from, Int8Panels{(const Quad *)by.weight, by.scales}, to, then, into);
+            else
+                multiply_by_panels(y, rows, from, Panels{by.weight, of->in_pairs}, to, then, into);
         };
         const float *y = before ? norm(block.attention_norm, normed) : x;
         product(y, width, block.projections, packed, false, NULL, wide);

@@ -322,6 +322,21 @@ Tensor affine_panels(Tensor x, Tensor panels, Maybe bias, int64_t n)
     return y;
 }
 
+/* The same in int8: W in panels of four rows at a time, 128 added to each element, and a scale per column. */
+Tensor affine_int8(Tensor x, Tensor panels, Tensor scales, Maybe bias)
+{
+    int64_t rows = x.size(0), d = x.size(1), n = scales.numel();
+    STD_TORCH_CHECK(
+        x.dim() == 2 && n % LANES == 0 && d % 4 == 0 && panels.numel() == d * n && panels.is_contiguous()
+            && panels.is_cpu() && panels.scalar_type() == ScalarType::Byte,
+        "affine_int8: x and panels do not fit together");
+    Tensor y = empty({rows, n}, ScalarType::Float);
+    multiply_by_panels(floats("x", x, rows * d), rows, d,
+                       Int8Panels{(const Quad *)panels.data_ptr(), floats("scales", scales, n)}, n,
+                       {floats("bias", bias, n), false, NULL}, (float *)y.data_ptr());
+    return y;
+}
+
 Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, double eps)
 {
     int64_t width = weight.numel();
@@ -338,8 +353,8 @@ Tensor layer_norm(Tensor x, Tensor weight, Tensor bias, double eps)
  * memory those of the source (m, g, s, d); panels and vectors are the weights, block after block.
  */
 Tensor decoder_step(
-    Tensor x, Tensor panels, Tensor vectors, std::vector<Tensor> own, std::vector<Tensor> memory,
-    Tensor mask, Maybe memory_mask, int64_t length, int64_t heads, int64_t inner, bool norm_first,
+    Tensor x, Tensor panels, Maybe scales, Tensor vectors, std::vector<Tensor> own,
+    std::vector<Tensor> memory, Tensor mask, Maybe memory_mask, int64_t length, int64_t heads, int64_t inner, bool norm_first,
     double eps)
 {
     STD_TORCH_CHECK(x.dim() == 3 && own.size() == memory.size() && own.size() >= 2, "decoder_step: x, own, memory");
@@ -364,6 +379,7 @@ Tensor decoder_step(
     bool in_pairs = panels.scalar_type() == ScalarType::BFloat16;
     int64_t products[] = {width * packed, width * width, width * width, width * width, width * inner, inner * width};
     int64_t lengths[] = {2 * width, packed, width, 2 * width, width, width, 2 * width, inner, width};
+    int64_t columns[] = {packed, width, width, width, inner, width};
     int64_t each = 0, vector = 0;
     for (int64_t count : products)
         each += count;
@@ -371,20 +387,22 @@ Tensor decoder_step(
         vector += count;
     STD_TORCH_CHECK(
         panels.numel() == depth * each && panels.is_contiguous() && panels.is_cpu()
-            && (in_pairs || panels.scalar_type() == ScalarType::Float),
+            && (in_pairs || panels.scalar_type() == (scales ? ScalarType::Byte : ScalarType::Float)),
         "decoder_step: panels have the wrong size");
+    const float *scale = floats("scales", scales, depth * (packed + 4 * width + inner));
     const char *weight = (const char *)panels.data_ptr();
     const float *known = floats("vectors", vectors, depth * vector);
     std::vector<Block> blocks(depth);
     for (int64_t i = 0; i < depth; i++) {
         int product = 0, place = 0;
         auto norm = [&] {
-            Affine made = {known, known + width};
+            Affine made = {known, known + width, NULL};
             known += lengths[place++];
             return made;
         };
         auto affine = [&] {
-            Affine made = {weight, known};
+            Affine made = {weight, known, scale};
+            scale = scale ? scale + columns[product] : NULL;
             known += lengths[place++], weight += products[product++] * panels.element_size();
             return made;
         };
@@ -422,8 +440,9 @@ STABLE_TORCH_LIBRARY(regard, m)
     m.def("best_words(Tensor logits, Tensor log_p, int count) -> (Tensor, Tensor, Tensor)");
     m.def("affine(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
     m.def("affine_panels(Tensor x, Tensor panels, Tensor? bias, int n) -> Tensor");
+    m.def("affine_int8(Tensor x, Tensor panels, Tensor scales, Tensor? bias) -> Tensor");
     m.def("layer_norm(Tensor x, Tensor weight, Tensor bias, float eps) -> Tensor");
-    m.def("decoder_step(Tensor x, Tensor panels, Tensor vectors, Tensor(a!)[] own, Tensor[] memory, "
+    m.def("decoder_step(Tensor x, Tensor panels, Tensor? scales, Tensor vectors, Tensor(a!)[] own, Tensor[] memory, "
           "Tensor mask, Tensor? memory_mask, int length, int heads, int inner, bool norm_first, "
           "float eps) -> Tensor");
 }
@@ -437,6 +456,7 @@ STABLE_TORCH_LIBRARY_IMPL(regard, CPU, m)
     m.impl("best_words", TORCH_BOX((static_cast<std::tuple<Tensor, Tensor, Tensor> (&)(Tensor, Tensor, int64_t)>(best_words))));
     m.impl("affine", TORCH_BOX(&affine));
     m.impl("affine_panels", TORCH_BOX(&affine_panels));
+    m.impl("affine_int8", TORCH_BOX(&affine_int8));
     m.impl("layer_norm", TORCH_BOX(&layer_norm));
     m.impl("decoder_step", TORCH_BOX(&decoder_step));
 }

@@ -21,6 +21,19 @@ template <typename Number> struct Matrix {
 /* So many products are added up at a time: the longer a sum, the more of its last digits are lost. */
 #define AT_ONCE 128
 
+/* What follows on sixteen sums, in row r and vector c of a tile. */
+static inline __attribute__((always_inline)) void finish(
+    Vector z, const Then &then, int r, int c, Matrix<float> y)
+{
+    if (then.bias)
+        z += load(then.bias + c * LANES);
+    if (then.relu)
+        z = z < 0.0f ? all(0.0f) : z; /* NaN stays NaN */
+    if (then.onto)
+        z += load(then.onto + r * y.row + c * LANES);
+    store(y.start + r * y.row + c * LANES, z);
+}
+
 /* ROWS rows of x (…, depth) times WIDE vectors of columns of w (depth, …), of floats or of pairs. */
 template <int ROWS, int WIDE, typename Unit>
 static inline __attribute__((always_inline)) void tile(
@@ -50,16 +63,8 @@ static inline __attribute__((always_inline)) void tile(
 #pragma GCC unroll 12
     for (int r = 0; r < ROWS; r++)
 #pragma GCC unroll 2
-        for (int c = 0; c < WIDE; c++) {
-            Vector z = sums[r][c];
-            if (then.bias)
-                z += load(then.bias + c * LANES);
-            if (then.relu)
-                z = z < 0.0f ? all(0.0f) : z; /* NaN stays NaN */
-            if (then.onto)
-                z += load(then.onto + r * y.row + c * LANES);
-            store(y.start + r * y.row + c * LANES, z);
-        }
+        for (int c = 0; c < WIDE; c++)
+            finish(sums[r][c], then, r, c, y);
 }
 
 /* All rows of x times WIDE vectors of columns of w. */

@@ -1,4 +1,4 @@
-"""What a run is: its configuration, and the folder in which it begins or goes on."""
+"""The folder of a run: whether a run can start or resume there, and with which configuration."""
 
 from __future__ import annotations
 
@@ -17,38 +17,47 @@ from regard.translate.locking import LOCK
 from regard.translate.model_files import TOKENIZER, bundled, load_model
 from regard.translate.preparing import check_files, prepare
 
-CONFIG = "config.json"
+CONFIG, PAIRS = "config.json", "pairs.tsv"
 MAY_CHANGE = ("training.epochs", "training.max_steps", "training.stop_at", "validation.patience")
 """What may differ when a run goes on: how long it lasts."""
-OURS = ("tokenizer.json", CONFIG, "valid.json", "tokens.bin", "lengths.npy", "report.json")
+OURS = ("tokenizer.json", CONFIG, "valid.json", "tokens.bin", "lengths.npy", "report.json", PAIRS)
 """Files of a run, up to its beginning. Written beside first, under such a name with a dot."""
 
 
-def check_place(config: RunConfig, folder: Path) -> None:
-    """Raise if a run can neither begin nor go on in this folder, and leave it as it is."""
+def check_place(folder: Path) -> None:
+    """Raise if a run can neither start nor resume in this folder."""
     if (folder / CONFIG).exists():
         return
     if folder.exists() and not folder.is_dir():
         raise FileError(f"train: {folder} is a file; give a folder as --out")
     if folder.exists() and not all(map(_begun, folder.iterdir())):
         raise FileError(f"train: {folder} is not empty and holds no run; give another --out")
-    check_files(config.data)
 
 
-def settle(asked: RunConfig, config: RunConfig, folder: Path, say: Callable[[str], None]) -> None:
-    """Make the run's data, or see that what is there fits the configuration.
+def settle(
+    asked: RunConfig,
+    config: RunConfig,
+    folder: Path,
+    say: Callable[[str], None],
+    fit_vocabulary: bool = False,
+) -> None:
+    """Prepare the run's data, or check that the data of the run agrees with the configuration.
 
-    `config` is what becomes of what was `asked` for.
+    `config` is what becomes of what was `asked` for; see `prepare` for `fit_vocabulary`.
     """
     path = folder / CONFIG
     if path.exists():
-        differ = [line for line in _there(path).differences(config) if not _may_change(line)]
+        lines = read_config(path).differences(config)
+        differ = [line for line in lines if not _may_change(line)]
         if differ:
             raise OptionError(
                 f"train: {folder} holds a run with another configuration ({'; '.join(differ)}); "
                 "give the same, or another --out"
             )
+        if lines:
+            write_text(path, {".json": config.to_json}, "train")
         return
+    check_files(config.data)
     try:
         shutil.rmtree(folder / "data", ignore_errors=True)
         (folder / "data").mkdir(parents=True)
@@ -66,6 +75,7 @@ def settle(asked: RunConfig, config: RunConfig, folder: Path, say: Callable[[str
         folder,
         seed=config.training.seed,
         tokenizer=tokenizer,
+        fit_vocabulary=fit_vocabulary,
         say=say,
     )
     write_text(path, {".json": config.to_json}, "train")
@@ -88,10 +98,10 @@ def settled(config: RunConfig, folder: Path) -> RunConfig:
     if config.training.init_from:
         path = folder / CONFIG
         if path.exists():
-            model = _there(path).model
+            model = read_config(path).model
         else:
             other = load_model(config.training.init_from)
-            learn_only(other, config.training.learns)  # which raises if there is no such part
+            set_trainable(other, config.training.trainable)  # which raises if there is no such part
             _check_vocabulary(config, other.config.vocabulary)
             model = other.config
         config = replace(config, model=replace(model, dropout=config.model.dropout))
@@ -122,13 +132,13 @@ def _check_vocabulary(config: RunConfig, found: int) -> None:
         )
 
 
-def learn_only(model: Transformer, learns: str) -> None:
-    """Give gradients to the parts of these names only, a space between them; to all, if none."""
-    parts = learns.split()
+def set_trainable(model: Transformer, names: str) -> None:
+    """Freeze all modules but those of these names, separated by spaces; none, if empty."""
+    parts = names.split()
     for part in parts:
         if not any(_belongs(name, part) for name, _ in model.named_parameters()):
             raise OptionError(
-                f"train: learns names {part}, which the model does not have; expected such as "
+                f"train: trainable names {part}, which the model does not have; expected such as "
                 "encoder.blocks.0, decoder.blocks.1.cross or source"
             )
     for name, weight in model.named_parameters():
@@ -139,7 +149,8 @@ def _belongs(name: str, part: str) -> bool:
     return name == part or name.startswith(f"{part}.")
 
 
-def _there(path: Path) -> RunConfig:
+def read_config(path: Path) -> RunConfig:
+    """The configuration of a run, from its folder."""
     try:
         return RunConfig.from_json(path.read_bytes(), str(path))
     except OSError as error:

@@ -1,0 +1,192 @@
+"""Training options that were not given, chosen from the size of the corpus.
+
+    pairs      preset  vocabulary  batch tokens  epochs
+    500        tiny           800         1,024     186
+    5,000      tiny         2,500         2,048      86
+    50,000     small        8,000         4,096      40
+    500,000    small       16,000         4,096      19
+
+The warm-up is a tenth of all updates, at most 2,000 (Vaswani et al., 2017, have 4,000 of 100,000):
+one longer than the run would never let the model learn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from regard.errors import FileError, OptionError, counted
+from regard.files import write_text
+from regard.nn.config import PRESETS, TransformerConfig
+from regard.translate.config import SECTIONS, DataConfig, RunConfig, nearest
+from regard.translate.preparing import check_files, corpora
+from regard.translate.run_directory import CONFIG, PAIRS, read_config
+
+CHOSEN = ("vocabulary", "batch_tokens", "epochs", "warmup", "valid_every")
+"""Options that are chosen from the corpus, beside the preset of the model."""
+SUBWORD = 4
+"""Characters of a subword, about."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a caller asks of a training run; everything else is chosen from the corpus."""
+
+    sections: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Values by section and name, see `RunConfig`."""
+    preset: str | None = None
+    """The shape of the model that `sections` change."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], preset: str | None = None) -> Options:
+        """Options by their names alone, as in ``warmup=100, width=256``."""
+        places = {one.name: name for name, kind in SECTIONS.items() for one in fields(kind)}
+        sections: dict[str, dict[str, Any]] = {}
+        for name, value in given.items():
+            if name not in places:
+                raise OptionError(f"train: {name} is unknown{nearest(name, places)}")
+            sections.setdefault(places[name], {})[name] = value
+        return cls(sections, preset)
+
+    def config(self, folder: Path, say: Callable[[str], None]) -> RunConfig:
+        """The whole configuration: what was given, on top of what the run in the folder has.
+
+        Where no run has begun, the rest is chosen from the corpus and announced in one line.
+        """
+        if self.preset is not None and self.preset not in PRESETS:
+            raise OptionError(
+                f"train: preset {self.preset} is unknown, expected one of {', '.join(PRESETS)}"
+            )
+        if (folder / CONFIG).exists():
+            config = read_config(folder / CONFIG)
+            config = replace(config, training=replace(config.training, stop_at=None))
+            if self.preset is not None:
+                vocabulary = config.model.vocabulary
+                model = replace(PRESETS[self.preset], vocabulary=vocabulary)
+                config = replace(config, model=model)
+            return config.changed(self.sections, "train")
+        given = {name: value for part in self.sections.values() for name, value in part.items()}
+        data = RunConfig().changed({"data": self.sections.get("data", {})}, "train").data
+        check_files(data)
+        size = _measured(data)
+        fixed = bool(given.get("init_from"))
+        preset = self.preset or (None if fixed or "width" in given else _preset(size.pairs))
+        config = RunConfig(model=PRESETS[preset] if preset else TransformerConfig())
+        chosen = _chosen(size, given)
+        if fixed or data.tokenizer:
+            del chosen["vocabulary"]
+        config = config.changed(Options.of(chosen).sections, "train")
+        config = config.changed(self.sections, "train")
+        say(_announced(size, chosen, None if self.preset else preset, given))
+        return config
+
+    @property
+    def fits_vocabulary(self) -> bool:
+        """Whether the vocabulary may become as small, or as large, as the text demands."""
+        return "vocabulary" not in self.sections.get("model", {})
+
+
+@dataclass(frozen=True)
+class _Size:
+    """The size of a corpus, pairs counted as often as an epoch has them."""
+
+    pairs: float
+    characters: float
+    """Of the longer side."""
+
+    def updates(self, batch_tokens: int) -> int:
+        """Updates of an epoch, about."""
+        return max(1, math.ceil((self.characters / SUBWORD + self.pairs) / batch_tokens))
+
+
+def _measured(data: DataConfig) -> _Size:
+    pairs = characters = 0.0
+    for corpus, weight in zip(corpora(data), data.mix.values() or [1.0], strict=True):
+        for source, target in corpus:
+            pairs += weight
+            characters += weight * max(len(source), len(target))
+    return _Size(pairs, characters)
+
+
+def _preset(pairs: float) -> str:
+    return "tiny" if pairs < 40_000 else "small" if pairs < 2_000_000 else "base"
+
+
+def _chosen(size: _Size, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A value for each of `CHOSEN`, which fits those that were given."""
+    share = max(1.0, size.pairs) / 50_000
+    found: dict[str, Any] = {
+        "vocabulary": _between(8000 * share**0.5, 100, 16_000, 100),
+        "batch_tokens": 1024 if share < 0.05 else 2048 if share < 0.4 else 4096,
+        "epochs": _between(40 * share ** (-1 / 3), 10, 300),
+    }
+    known = {**found, **{name: value for name, value in given.items() if value is not None}}
+    each = size.updates(int(known["batch_tokens"]) * int(known.get("accumulate", 1)))
+    updates = min(int(known["epochs"]) * each, int(known.get("max_steps") or 1 << 60))
+    found["warmup"] = _between(updates / 10, 1, 2000)
+    found["valid_every"] = _between(updates / 10, 1, 1000)
+    return found
+
+
+def _between(value: float, least: int, most: int, step: int = 1) -> int:
+    return min(most, max(least, round(value / step) * step))
+
+
+def _announced(
+    size: _Size, chosen: dict[str, Any], preset: str | None, given: Mapping[str, Any]
+) -> str:
+    """What was chosen and why, in one line."""
+    words = {
+        "vocabulary": "vocabulary {:,}",
+        "batch_tokens": "batches of {:,} tokens",
+        "epochs": "{:,} epochs",
+        "warmup": "a warm-up of {:,} updates",
+        "valid_every": "a validation every {:,}",
+    }
+    parts = [] if preset is None else [f"preset {preset}"]
+    parts += [words[name].format(value) for name, value in chosen.items() if name not in given]
+    if not parts:
+        return f"Nothing to choose from the {counted(round(size.pairs), 'pair')}: all is given."
+    return (
+        f"Chosen for {counted(round(size.pairs), 'pair')}: {', '.join(parts)}; "
+        "options override each."
+    )
+
+
+def write_pairs(pairs: Iterable[tuple[str, str]], folder: Path) -> Path:
+    """The pairs as a file in the run's folder; raises if a run there has others."""
+    if isinstance(pairs, str | Mapping) or not isinstance(pairs, Iterable):
+        raise OptionError(
+            f"Translator.train: pairs is {type(pairs).__name__}, expected (source, target) texts; "
+            "files are given as source=…, target=…"
+        )
+    lines = []
+    for number, pair in enumerate(pairs):
+        if not _is_pair(pair):
+            raise OptionError(
+                f"Translator.train: pairs[{number}] is {str(pair)[:60]!r}, expected two texts, "
+                "source and target"
+            )
+        lines.append("\t".join(" ".join(side.split()) for side in pair) + "\n")
+    path, text = folder / PAIRS, "".join(lines)
+    if not (folder / CONFIG).exists():
+        if folder.exists() and not folder.is_dir():
+            raise FileError(f"Translator.train: {folder} is a file; give a folder as out")
+        if folder.exists() and any(one.name != PAIRS for one in folder.iterdir()):
+            raise FileError(f"Translator.train: {folder} is not empty and holds no run")
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(path, {".tsv": lambda: text}, "Translator.train")
+    elif not path.exists() or path.read_text(encoding="utf-8") != text:
+        raise OptionError(f"Translator.train: {folder} holds a run on other pairs; change out")
+    return path
+
+
+def _is_pair(pair: object) -> bool:
+    return (
+        isinstance(pair, tuple | list)
+        and len(pair) == 2
+        and all(isinstance(side, str) for side in pair)
+    )
