@@ -287,7 +287,7 @@ def arguments(name: str) -> tuple[Any, ...]:
     own = [torch.zeros(2, 2, 8, 16) for _ in range(2)]
     weights = 64 * 128 + 3 * 64 * 64 + 64 * 32 * 2
     vectors = 6 * 64 + 128 + 3 * 64 + 32 + 64
-    step = (drawn(2, 1, 64), drawn(weights), drawn(vectors), own, [drawn(2, 2, 5, 16)] * 2,
+    step = (drawn(2, 1, 64), drawn(weights), None, drawn(vectors), own, [drawn(2, 2, 5, 16)] * 2,
             torch.ones(1, 1, 1, 4, dtype=torch.bool), None, 3, 4, 32, True, 1e-5)  # fmt: skip
     return {
         "attend": (q, k, v, *pairs, 0.1, seed),
@@ -296,6 +296,7 @@ def arguments(name: str) -> tuple[Any, ...]:
         "best_words": (x, torch.zeros(1, 3), 4),
         "affine": (x, drawn(32, 16), drawn(16)),
         "affine_panels": (x, drawn(32 * 16), None, 16),
+        "affine_int8": (x, torch.zeros(32 * 16, dtype=torch.uint8), drawn(16), None),
         "layer_norm": (x, drawn(32), drawn(32), 1e-5),
         "decoder_step": step,
     }[name]
@@ -304,7 +305,7 @@ def arguments(name: str) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     "name",
     ["attend", "attend_backward", "statistics", "drop", "best_words", "affine", "affine_panels",
-     "layer_norm", "decoder_step"],
+     "affine_int8", "layer_norm", "decoder_step"],
 )  # fmt: skip
 def test_opcheck(name: str) -> None:
     opcheck(getattr(OPS, name).default, arguments(name))

@@ -183,7 +183,7 @@ def test_weights_cut_short(keep: float, tmp_path: Path) -> None:
         (lambda x: x["model"].update(width="wide"), r"width is 'wide', expected a whole number"),
         (lambda x: x["model"].update(tied="no"), r"tied is 'no', expected true or false"),
         (lambda x: x["model"].update(dropout="0"), r"dropout is '0', expected a number"),
-        (lambda x: x.update(format=3, regard="9.9"), r"format 3, expected 1 or 2; .* 9\.9"),
+        (lambda x: x.update(format=4, regard="9.9"), r"format 4, expected 1 to 3; .* 9\.9"),
         (lambda x: x.pop("model"), r"expected an object with the shape of a Transformer"),
         (lambda x: x["model"].update(vocabulary=24), r"source\.table has shape \(23,12\), but"),
         (lambda x: x["model"].update(encoder_depth=3), r"encoder\.blocks\.2.* is missing, which"),

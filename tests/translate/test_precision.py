@@ -140,8 +140,8 @@ def test_products_are_in_it(pocket: Translator) -> None:
 def test_it_is_there_for_folders_and_said_if_unknown(pocket: Translator, tmp_path: Path) -> None:
     assert Translator.load("pocket-en-de", precision="bfloat16").precision == "bfloat16"
     assert pocket.precision == "float32"
-    with pytest.raises(OptionError, match=r"precision='int8', expected float32 or bfloat16"):
-        Translator.load("pocket-en-de", precision="int8")
+    with pytest.raises(OptionError, match=r"precision='int4', expected float32, bfloat16, int8"):
+        Translator.load("pocket-en-de", precision="int4")
 
 
 def test_a_model_too_narrow_to_be_compiled(tmp_path: Path) -> None:

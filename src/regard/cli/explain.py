@@ -15,8 +15,10 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, track
 
+from regard.cli.volume import Ray, Workers, answer_all, refuse_alone
 from regard.errors import FileError, OptionError, WordError
 from regard.lens import Explanation, Lens
+from regard.lens.corpus import Job
 from regard.lens.explanation import METHODS
 from regard.text import read_lines
 from regard.text.words import visible
@@ -49,8 +51,14 @@ def explain(
     ] = False,
     file: Annotated[Path | None, typer.Option(help="Read a (long) text from a file.")] = None,
     jsonl: Annotated[
-        Path | None, typer.Option(help="Many: a line each with text and word. Writes JSON lines.")
+        Path | None,
+        typer.Option(help="Many: JSON lines with text and word, or Parquet. Writes JSON lines."),
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="With --jsonl: a folder for the answers, as Parquet.")
+    ] = None,
+    workers: Workers = None,
+    ray: Ray = None,
     html: Annotated[Path | None, typer.Option(help="Write a page that needs nothing else.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write a picture.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write a picture.")] = None,
@@ -75,6 +83,10 @@ def explain(
                 f"explain: {option} {path} ends in {path.suffix or 'nothing'!r}, expected "
                 f"{option.replace('--', '.')}"
             )
+    if jsonl is not None and out is not None:
+        answer_all(Job("explain", str(jsonl), str(out), model, word), workers, ray)
+        return
+    refuse_alone("explain", out=out, workers=workers, ray=ray)
     if jsonl is not None:
         _many(Lens.open(model), jsonl, word, tokens)
         return

@@ -19,7 +19,7 @@ from regard.errors import RegardError
 INTERRUPTED = 130
 """The status of a program that was stopped from the keyboard."""
 VERBS = (
-    "why", "explain", "compare", "steps", "train", "translate",
+    "why", "explain", "embed", "compare", "steps", "train", "translate",
     "score", "judge", "export", "corpus", "serve", "vectors",
 )  # fmt: skip
 """Each in a module of its name."""

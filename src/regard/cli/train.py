@@ -48,14 +48,17 @@ def _asked(given: dict[str, Any]) -> Options:
         raise OptionError(
             f"train: --preset {preset} is unknown, expected one of {', '.join(PRESETS)}"
         )
-    own = "width" in sections.get("model", {})
-    shape = PRESETS[preset or ("base" if own else "tiny")]
-    RunConfig(model=shape).changed(sections, str(toml))
+    model = sections.get("model")
+    own = isinstance(model, dict) and "width" in model
+    shape = RunConfig(model=PRESETS[preset or ("base" if own else "tiny")])
+    shape.changed(sections, str(toml))
     wanted = {name: value for name, value in given.items() if value is not None}
     if wanted.get("mix"):
         wanted["mix"] = _weights(wanted["mix"])
     for section, values in Options.of(wanted).sections.items():
         sections[section] = {**sections.get(section, {}), **values}
+        if section != "model":  # whose preset may be chosen later
+            shape.changed({section: sections[section]}, "train")
     return Options(sections, preset)
 
 

@@ -11,8 +11,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from regard.cli.volume import Ray, Workers, answer_all, refuse_alone
 from regard.errors import OptionError
 from regard.lens import Lens, Why, WordEffect
+from regard.lens.corpus import Job
 from regard.lens.why import percent
 from regard.text.words import word_spans
 from regard.translate.model_files import POCKET
@@ -27,7 +29,7 @@ LOOK, CUT, DIM, STRONG = "bold cyan", "bold orange3", "dim", "bold"
 
 
 def why(
-    text: Annotated[str, typer.Argument(help="What the model reads.")],
+    text: Annotated[str | None, typer.Argument(help="What the model reads.")] = None,
     word: Annotated[
         str | None,
         typer.Option(help="A word that it wrote, or the one it was written for; es#2: the second."),
@@ -36,7 +38,17 @@ def why(
     model: Annotated[
         str, typer.Option(help="A bundled model, a folder, or hub:org/name.")
     ] = POCKET,
-    links: Annotated[int, typer.Option(help="Cut so many of the strongest links.")] = 32,
+    links: Annotated[
+        int | None, typer.Option(help="Cut so many of the strongest links. [32]")
+    ] = None,
+    jsonl: Annotated[
+        Path | None, typer.Option(help="Many: JSON lines with text, word, instead; or Parquet.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="With --jsonl: a folder for the answers, as Parquet.")
+    ] = None,
+    workers: Workers = None,
+    ray: Ray = None,
     html: Annotated[Path | None, typer.Option(help="Write a page to click through.")] = None,
     all_: Annotated[
         bool, typer.Option("--all", help="In the page, every written word can be selected.")
@@ -51,8 +63,14 @@ def why(
     for path, ending in ((html, ".html"), (svg, ".svg")):
         if path is not None and path.suffix.lower() != ending:
             raise OptionError(f"why: --{ending[1:]} {path}, expected a file that ends in {ending}")
-    lens = Lens.open(model)
-    found = lens.why(text, word, instead=instead, most=links)
+    if (text is None) == (jsonl is None):
+        raise OptionError("why: give a text, or --jsonl FILE with --out FOLDER")
+    if jsonl is not None and out is not None:
+        answer_all(Job("why", str(jsonl), str(out), model, word, links), workers, ray)
+        return
+    refuse_alone("why", jsonl=jsonl, out=out, workers=workers, ray=ray)
+    lens, text = Lens.open(model), text or ""
+    found = lens.why(text, word, instead=instead, most=32 if links is None else links)
     if json_:
         print(json.dumps(found.to_data(), ensure_ascii=False))
     else:

@@ -1,0 +1,44 @@
+"""What the commands share that answer a question for every row of a file."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+from regard.errors import OptionError, counted
+from regard.lens.corpus import Job, run, start
+from regard.translate.threads import available_cores
+
+Workers = Annotated[
+    int | None, typer.Option(help="Processes, or Ray workers, of one thread. [one per core]")
+]
+Ray = Annotated[str | None, typer.Option(help="Run on a Ray cluster: its address, auto, or local.")]
+
+
+def answer_all(job: Job, workers: int | None, ray: str | None) -> None:
+    """Run a job, with a progress bar on a terminal and a summary at the end."""
+    chunks = start(job)
+    total, rows, failed = sum(chunk.rows for chunk in chunks), 0, 0
+    console = Console(stderr=True)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(job.question, total=total)
+        count = available_cores() if workers is None else workers
+        for done, wrong in run(job, chunks, count, ray):
+            rows, failed = rows + done, failed + wrong
+            bar.advance(task, done)
+    said = f"regard: {counted(rows, 'row')} answered into {job.out}"
+    if failed:
+        said += f", of which {failed:,} failed; their column error says why"
+    print(said, file=sys.stderr)
+
+
+def refuse_alone(command: str, **options: object) -> None:
+    """Raise if one of the options for many rows is given without them."""
+    for name, value in options.items():
+        if value is not None:
+            raise OptionError(f"{command}: --{name} needs both --jsonl FILE and --out FOLDER")

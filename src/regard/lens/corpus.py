@@ -1,0 +1,349 @@
+"""A question asked of every row of a file, on several processes or a Ray cluster.
+
+    found/
+        _job.json               what is computed from which file, and how it is split
+        part-000000.parquet     the answers to the first rows, with their number in `row`
+        part-000001.parquet     …
+
+The input, JSON lines or Parquet with a column ``text`` (and ``word``, ``instead``), is split into
+chunks of equal size. A worker reads the rows of a chunk, and writes its part beside its place and
+renames it. So whatever ends the job, the parts that are there are whole, and the same command
+computes the missing ones: no row is lost or repeated. Only the rows of a chunk are in memory.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.errors import FileError, OptionError, RegardError, WordError
+from regard.files import why, write_text
+from regard.lens.lens import Lens
+
+ROWS = 256
+"""Rows of a chunk, if not given."""
+JOB = "_job.json"
+Row = dict[str, Any]
+
+
+def explain_row(lens: Lens, row: Row, most: int | None) -> Row:
+    """What a word looks at, four ways: a number for each word of the text."""
+    options: Any = {} if most is None else {"most": most}
+    found = lens.explain(row["text"], row["word"], **options)
+    return {"words": list(found.names), **{n: found.scores(n).tolist() for n in SCORES}}
+
+
+def why_row(lens: Lens, row: Row, most: int | None) -> Row:
+    """The words and the strongest links that a written word depends on."""
+    options = {"control": 1} if most is None else {"most": most, "control": 1}
+    found = lens.why(row["text"], row.get("word"), instead=row.get("instead"), **options)
+    words = [{name: getattr(one, name) for name in WORDS} for one in found.words]
+    links = [{name: getattr(one, name) for name in LINKS} for one in found.links]
+    own = {name: getattr(found, name) for name in ("written", "instead", "metric", "probability")}
+    return {**own, "chosen": found.word, "words": words, "links": links}
+
+
+def embed_row(lens: Lens, row: Row, most: int | None) -> Row:
+    """The vector of the text: the mean of its words' in the last layer."""
+    return {"vector": lens.embed(row["text"]).sentence().tolist()}
+
+
+SCORES = ("attention", "norm", "rollout", "knockout")
+WORDS = {"word": "string", "looked": "float", "matters": "float"}
+LINKS = {
+    **dict.fromkeys(("place", "query", "key"), "string"),
+    **dict.fromkeys(("layer", "head"), "int32"),
+    **dict.fromkeys(("attention", "effect", "cut"), "float"),
+}
+COMMON = {"row": "int64", "text": "string", "word": "string", "error": "string"}
+QUESTIONS: dict[str, tuple[Callable[[Lens, Row, int | None], Row], dict[str, Any], set[str]]] = {
+    "explain": (
+        explain_row,
+        {"words": ["string"], **{name: ["float"] for name in SCORES}},
+        {"text", "word"},
+    ),
+    "why": (
+        why_row,
+        {
+            **dict.fromkeys(("written", "chosen", "instead"), "string"),
+            **dict.fromkeys(("metric", "probability"), "double"),
+            "words": [WORDS],
+            "links": [LINKS],
+        },
+        {"text"},
+    ),
+    "embed": (embed_row, {"vector": ["float"]}, {"text"}),
+}  # fmt: skip
+"""Of each question: the answer for a row, the columns of the answers, the columns it needs."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of the input: the first, how many, and where JSON lines begin in the file."""
+
+    number: int
+    first: int
+    rows: int
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One question about every row of a file; the answers go to a folder."""
+
+    question: str
+    source: str
+    out: str
+    model: str
+    word: str | None = None
+    """For rows that name none."""
+    most: int | None = None
+    """Links to cut in each text; if not given, as for a single text."""
+    rows: int = ROWS
+    """Rows of a chunk."""
+    _lens: list[Lens] = field(default_factory=list, compare=False, repr=False)
+
+    def part(self, chunk: Chunk) -> Path:
+        """The file of a chunk's answers."""
+        return Path(self.out) / f"part-{chunk.number:06d}.parquet"
+
+    def run(self, chunk: Chunk) -> tuple[int, int]:
+        """Answer the rows of a chunk into its part: how many there are, and how many failed."""
+        if not self._lens:
+            torch.set_num_threads(1)
+            self._lens.append(Lens.open(self.model))
+        answers = [self._answer(number, row) for number, row in _read(self.source, chunk)]
+        _write(self.part(chunk), answers, {**COMMON, **QUESTIONS[self.question][1]})
+        return len(answers), sum(one["error"] is not None for one in answers)
+
+    def _answer(self, number: int, row: Row | str) -> Row:
+        """One row of the output; what cannot be answered says why."""
+        if isinstance(row, str):
+            return {"row": number, "error": row}
+        answer, _, needed = QUESTIONS[self.question]
+        text, word = row.get("text", row.get("source")), row.get("word")
+        word = self.word if word is None else word
+        own: Row = {"row": number, "error": None}
+        try:
+            if not isinstance(text, str):
+                raise OptionError(f"text is {type(text).__name__}, expected a string")
+            own["text"] = text
+            if not isinstance(word, str | int) and (word is not None or "word" in needed):
+                raise OptionError(f"word is {type(word).__name__}, expected a string")
+            own["word"] = None if word is None else str(word)
+            found = answer(self._lens[0], {**row, "text": text, "word": word}, self.most)
+            return {**found, **own}
+        except (OptionError, WordError) as error:
+            return {**own, "error": str(error)}
+
+
+def start(job: Job) -> list[Chunk]:
+    """Check input and output of a job, and return the chunks that are not finished."""
+    if job.question not in QUESTIONS:
+        raise OptionError(f"corpus: {job.question} is unknown, expected {', '.join(QUESTIONS)}")
+    if job.rows < 1:
+        raise OptionError(f"{job.question}: chunk size is {job.rows}, expected 1 or more")
+    _arrow(job.question)
+    chunks = _chunks(job)
+    folder, asked = Path(job.out), {k: v for k, v in vars(job).items() if k not in ("out", "_lens")}
+    asked["size"] = os.stat(job.source).st_size
+    path = folder / JOB
+    if path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        differ = [
+            f"{k}: {before.get(k)!r}, not {asked[k]!r}" for k in asked if before.get(k) != asked[k]
+        ]
+        if differ:
+            raise FileError(f"{job.question}: {folder} holds another job ({'; '.join(differ)})")
+    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileError(f"{job.question}: {folder} holds other data; give a new folder as --out")
+    else:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"{job.question}: cannot make {folder}: {why(error)}") from None
+        text = json.dumps(asked, indent=1) + "\n"
+        write_text(path, {".json": lambda: text}, job.question)
+    return [chunk for chunk in chunks if not job.part(chunk).exists()]
+
+
+Done = tuple[int, int]
+
+
+def run(job: Job, chunks: list[Chunk], workers: int, ray: str | None = None) -> Iterator[Done]:
+    """Rows and failures of each chunk as it is finished, by this process, several, or Ray.
+
+    `ray`: the address of a cluster, or ``"local"``.
+    """
+    if workers < 1:
+        raise OptionError(f"{job.question}: --workers {workers}, expected 1 or more")
+    if ray is not None:
+        yield from _on_ray(job, chunks, workers, ray)
+    elif workers == 1:
+        yield from map(job.run, chunks)
+    else:
+        yield from _on_processes(job, chunks, min(workers, len(chunks)))
+
+
+_job: list[Job] = []
+"""That of this worker process."""
+
+
+def _take(job: Job) -> None:
+    _job.append(job)
+
+
+def _run_own(chunk: Chunk) -> Done:
+    return _job[0].run(chunk)
+
+
+def _on_processes(job: Job, chunks: list[Chunk], workers: int) -> Iterator[Done]:
+    if not chunks:
+        return
+    remaining, running = iter(chunks), set[Future[Done]]()
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, _take, (job,)) as pool:
+        try:
+            while True:
+                for chunk in remaining:
+                    running.add(pool.submit(_run_own, chunk))
+                    if len(running) >= 2 * workers:
+                        break
+                if not running:
+                    return
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from (one.result() for one in done)
+        except BrokenProcessPool:
+            raise RegardError(
+                f"{job.question}: a worker process was killed, perhaps for want of memory; what is "
+                "finished stays, and the same command continues, with fewer --workers if need be"
+            ) from None
+
+
+def _on_ray(job: Job, chunks: list[Chunk], workers: int, address: str) -> Iterator[Done]:
+    """The chunks as a Ray dataset; Ray starts workers that die again, and repeats their chunk."""
+    try:
+        import ray
+        import ray.data
+    except ImportError:
+        raise RegardError(f"{job.question}: --ray needs Ray: pip install 'regard[scale]'") from None
+
+    class Worker:  # a class, so that a worker keeps its model
+        def __call__(self, row: Row) -> Row:
+            rows, failed = job.run(Chunk(**row))
+            return {"rows": rows, "failed": failed}
+
+    if not ray.is_initialized():
+        ray.init(address=address, log_to_driver=False)
+    if chunks:
+        rows = ray.data.from_items([asdict(one) for one in chunks], override_num_blocks=len(chunks))
+        for found in rows.map(Worker, concurrency=workers).iter_rows():  # type: ignore[arg-type, unused-ignore]
+            yield found["rows"], found["failed"]
+
+
+# ── files ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _arrow(question: str) -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise RegardError(
+            f"{question}: Parquet needs pyarrow: pip install 'regard[scale]'"
+        ) from None
+    return pyarrow
+
+
+def _chunks(job: Job) -> list[Chunk]:
+    """The input split into chunks; an error names the columns that are missing."""
+    try:
+        if job.source.endswith(".parquet"):
+            with _arrow(job.question).parquet.ParquetFile(job.source) as file:
+                total, names = file.metadata.num_rows, set(file.schema_arrow.names)
+            needed = QUESTIONS[job.question][2] - ({"word"} if job.word else set())
+            known = names | ({"text"} if "source" in names else set())
+            if missing := sorted(needed - known):
+                raise FileError(
+                    f"{job.source}: has no column {' and '.join(missing)}; its columns are "
+                    f"{', '.join(sorted(names))}"
+                )
+            starts = [(first, 0) for first in range(0, total, job.rows)]
+        else:
+            starts, total = [], 0
+            with open(job.source, "rb") as lines:
+                offset = 0
+                for total, line in enumerate(lines, 1):
+                    if (total - 1) % job.rows == 0:
+                        starts.append((total - 1, offset))
+                    offset += len(line)
+    except FileError:
+        raise
+    except (OSError, ValueError) as error:  # what pyarrow raises for damaged files is one of them
+        raise FileError(f"{job.source}: cannot be read: {error}") from None
+    if not total:
+        raise FileError(f"{job.source}: has no rows")
+    return [
+        Chunk(number, first, min(job.rows, total - first), offset)
+        for number, (first, offset) in enumerate(starts)
+    ]
+
+
+def _read(source: str, chunk: Chunk) -> Iterator[tuple[int, Row | str]]:
+    """The rows of a chunk with their numbers; of lines that are no JSON object, what is wrong."""
+    if source.endswith(".parquet"):
+        with _arrow("corpus").parquet.ParquetFile(source) as file:
+            first = 0
+            for group in range(file.metadata.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                begin, end = max(chunk.first, first), min(chunk.first + chunk.rows, first + rows)
+                if begin < end:
+                    table = file.read_row_group(group).slice(begin - first, end - begin)
+                    yield from enumerate(table.to_pylist(), begin)
+                first += rows
+        return
+    with open(source, "rb") as file:
+        file.seek(chunk.offset)
+        for number in range(chunk.first, chunk.first + chunk.rows):
+            try:
+                row = json.loads(file.readline())
+            except ValueError as error:
+                yield number, f"not JSON: {error}"
+                continue
+            yield number, row if isinstance(row, dict) else "not a JSON object"
+
+
+def _write(path: Path, rows: list[Row], columns: dict[str, Any]) -> None:
+    """Write a part whole, or not at all."""
+    arrow = _arrow("corpus")
+
+    def typed(kind: Any) -> Any:
+        if isinstance(kind, list):
+            return arrow.list_(typed(kind[0]))
+        if isinstance(kind, dict):
+            return arrow.struct([(name, typed(one)) for name, one in kind.items()])
+        return arrow.type_for_alias(kind)
+
+    schema = arrow.schema([(name, typed(kind)) for name, kind in columns.items()])
+    table = arrow.Table.from_pylist(rows, schema=schema)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        arrow.parquet.write_table(table, beside)
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        raise FileError(
+            f"cannot write {path}: {why(error)}; what is finished stays, and the same command "
+            "continues"
+        ) from None
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,163 @@
+"""A question asked of every row of a file: resumed without losing or repeating a row."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from regard.errors import FileError, OptionError
+from regard.lens import Lens
+from regard.lens.corpus import JOB, Job, run, start
+
+pandas = pytest.importorskip("pandas")
+pytest.importorskip("pyarrow")
+
+TEXTS = ["The cat sleeps.", "I am here.", "The dog runs.", "We eat bread."] * 5
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> str:
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    return str(path)
+
+
+def job(question: str, source: str, out: Path, **options: Any) -> Job:
+    return Job(question, source, str(out), "pocket-en-de", **options)
+
+
+def answered(one: Job, **options: Any) -> Any:
+    list(run(one, start(one), **{"workers": 1, **options}))
+    return pandas.read_parquet(one.out).sort_values("row", ignore_index=True)
+
+
+def test_vectors_of_a_file_are_those_of_its_texts(lines: str, tmp_path: Path) -> None:
+    found = answered(job("embed", lines, tmp_path / "out", rows=7))
+    assert list(found["row"]) == list(range(20))
+    assert list(found["text"]) == TEXTS
+    wanted = Lens.open("pocket-en-de").embed(TEXTS[1]).sentence()
+    assert found["vector"][1] == pytest.approx(wanted.tolist(), abs=1e-5)
+    assert len(list((tmp_path / "out").glob("part-*.parquet"))) == 3
+
+
+def test_parquet_is_read_and_what_fails_says_why(tmp_path: Path) -> None:
+    rows = [{"text": TEXTS[0], "word": "cat"}, {"text": TEXTS[1], "word": "dog"}, {"text": None}]
+    pandas.DataFrame(rows).to_parquet(tmp_path / "in.parquet", row_group_size=2)
+    found = answered(job("explain", str(tmp_path / "in.parquet"), tmp_path / "out", rows=2))
+    assert found["error"].isna()[0]
+    assert len(found["attention"][0]) == len(found["words"][0])
+    assert "dog" in found["error"][1]
+    assert found["error"][2].startswith("text is")
+
+
+def test_why_gives_words_and_links(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text(json.dumps({"text": TEXTS[0]}) + "\n")
+    found = answered(job("why", str(path), tmp_path / "out", most=4))
+    assert found["chosen"][0] in found["written"][0]
+    assert len(found["links"][0]) == 4
+    assert {"word", "looked", "matters"} == found["words"][0][0].keys()
+
+
+def test_lines_that_are_no_json_are_told_and_the_rest_is_answered(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text('nonsense\n{"text": "I am here."}\n[1]\n{"word": "x"}')
+    found = answered(job("embed", str(path), tmp_path / "out"))
+    assert list(found["error"].isna()) == [False, True, False, False]
+    assert found["error"][2] == "not a JSON object"
+
+
+def test_bad_input_is_named(lines: str, tmp_path: Path) -> None:
+    pandas.DataFrame([{"sentence": "a"}]).to_parquet(tmp_path / "in.parquet")
+    with pytest.raises(FileError, match="no column text and word; its columns are sentence"):
+        start(job("explain", str(tmp_path / "in.parquet"), tmp_path / "out"))
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(FileError, match=r"broken\.parquet: cannot be read"):
+        start(job("embed", str(tmp_path / "broken.parquet"), tmp_path / "out"))
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("dear")
+    with pytest.raises(FileError, match="holds other data; give a new folder"):
+        start(job("embed", lines, tmp_path / "full"))
+    start(job("embed", lines, tmp_path / "out"))
+    with pytest.raises(FileError, match=r"holds another job \(question: 'embed', not 'why'\)"):
+        start(job("why", lines, tmp_path / "out"))
+    with pytest.raises(OptionError, match="--workers 0, expected 1 or more"):
+        list(run(job("embed", lines, tmp_path / "out"), [], workers=0))
+
+
+def test_a_full_disk_keeps_what_is_finished(lines: str, tmp_path: Path) -> None:
+    one = job("embed", lines, tmp_path / "out", rows=10)
+    first, second = start(one)
+    one.run(first)
+    (tmp_path / "out").chmod(0o500)
+    if os.geteuid() == 0:  # root may write anywhere: put a folder in the way
+        (tmp_path / "out").chmod(0o700)
+        one.part(second).mkdir()
+    with pytest.raises(FileError, match="what is finished stays, and the same command continues"):
+        one.run(second)
+    assert one.part(first).exists()
+
+
+def test_killed_and_resumed_no_row_is_lost_or_repeated(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS * 100))
+    script = (
+        "from regard.lens.corpus import *\n"
+        "if __name__ == '__main__':\n"
+        f"    job = Job('embed', {str(path)!r}, {str(tmp_path / 'out')!r}, "
+        "'pocket-en-de', rows=20)\n"
+        "    list(run(job, start(job), 2))\n"
+    )
+    (tmp_path / "job.py").write_text(script)
+    command = [sys.executable, str(tmp_path / "job.py")]
+    running = subprocess.Popen(command, start_new_session=True)
+    until = time.monotonic() + 120
+    while len(list((tmp_path / "out").glob("part-*"))) < 3 and time.monotonic() < until:
+        time.sleep(0.02)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    before = {one: one.stat().st_mtime_ns for one in (tmp_path / "out").glob("part-*")}
+    assert 3 <= len(before) < 100
+    subprocess.run(command, check=True, timeout=240)
+    found = pandas.read_parquet(tmp_path / "out")
+    assert sorted(found["row"]) == list(range(2000))
+    assert {one: one.stat().st_mtime_ns for one in before} == before
+    assert (tmp_path / "out" / JOB).exists()
+
+
+def test_ray_repeats_the_chunk_of_a_worker_that_was_killed(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS * 20))
+    script = f"""
+import os, signal, sys, ray
+from regard.lens import corpus
+from regard.lens.corpus import *
+
+class Fragile(Job):
+    def run(self, chunk):
+        mark = {str(tmp_path / "killed")!r}
+        if chunk.number == 5 and not os.path.exists(mark):
+            open(mark, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().run(chunk)
+
+job = Fragile("embed", {str(path)!r}, {str(tmp_path / "out")!r}, "pocket-en-de", rows=40)
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+print(sum(rows for rows, _ in run(job, start(job), 2, "local")))
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=300
+    )
+    assert found.stdout.strip().endswith("400"), found.stderr[-2000:]
+    assert (tmp_path / "killed").exists()
+    rows = pandas.read_parquet(tmp_path / "out")["row"]
+    assert sorted(rows) == list(range(400))
