@@ -189,6 +189,20 @@ def test_a_language_model_says_the_next_word(tokenizer: Tokenizer) -> None:
     assert not e.translates
 
 
+def test_a_causal_model_is_said_to_see_nothing_later(tokenizer: Tokenizer) -> None:
+    config = TransformerConfig.preset("tiny", vocabulary=tokenizer.size)
+    lens = Lens(LanguageModel(config).eval(), tokenizer)
+    found = lens.explain(TEXT, "it")
+    wanted = "The model is causal: it cannot see what follows it (was, too, tired, …)."
+    assert found.notes == [wanted]
+    assert found.conclusion.endswith(found.notes[0])
+    rollout = torch.zeros_like(found.rollout)
+    rollout[0] = 1.0
+    sink = replace(found, rollout=rollout).notes[1]
+    assert sink.startswith(f"Rollout ends at {found.words.called(0)} (1.000): the first token")
+    assert lens.explain(TEXT, ".").notes == []
+
+
 def test_a_next_word_without_a_spelling_goes_by_its_name(tokenizer: Tokenizer) -> None:
     config = TransformerConfig.preset("tiny", vocabulary=tokenizer.size, output_bias=True)
     model = LanguageModel(config).eval()

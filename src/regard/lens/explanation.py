@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from regard.view import View
 
+SINK = 0.8
+"""A first token that rollout gives more than this is reported as an attention sink."""
 METHODS = ("attention", "norm", "rollout", "knockout")
 DIGITS = 4
 
@@ -155,7 +157,7 @@ class Explanation:
         """What it comes to, in plain words."""
         looker = visible(self.names[self.word])
         if not self._others:
-            return f"There is no other word that {looker} could look at."
+            return " ".join([f"There is no other word that {looker} could look at.", *self.notes])
         most, matters = (self._ranked(method)[0] for method in ("attention", "knockout"))
         told = f"By attention, {looker} looks at {self.words.called(most)} most; " + (
             "so it is" if most == matters else f"{self.words.called(matters)} matters most"
@@ -164,7 +166,26 @@ class Explanation:
             f" when links are cut: without {self.words.called(matters)}, its vector moves by "
             f"{float(self.knockout[matters]):.0%}."
         )
-        return " ".join([told, *map(self._effect, self.effects)])
+        return " ".join([told, *map(self._effect, self.effects), *self.notes])
+
+    @property
+    def notes(self) -> list[str]:
+        """What must be known to read the numbers: words that cannot be seen, and a sink."""
+        looker, notes = visible(self.names[self.word]), []
+        later = [i for i in range(self.word + 1, len(self.names)) if self.words.is_word[i]]
+        if self.causal and later:
+            listed = ", ".join(visible(self.names[i]) for i in later[:3])
+            notes.append(
+                f"The model is causal: {looker} cannot see what follows it "
+                f"({listed}{', …' if len(later) > 3 else ''})."
+            )
+        share = float(self.rollout[0])
+        if self.causal and self.word > 0 and share > SINK:
+            notes.append(
+                f"Rollout ends at {self.words.called(0)} ({share:.3f}): the first token of a "
+                f"causal model is an attention sink, so this says little of {looker}."
+            )
+        return notes
 
     def _effect(self, effect: Effect) -> str:
         link = f"{visible(self.names[self.word])} → {self.words.called(effect.word)}"

@@ -83,7 +83,7 @@ def rollout(
     of the product of all layers is computed, from the last layer to the first, so no n × n matrix
     is needed.
     """
-    first = looks[0].q
+    first = looks[0].output
     exact = torch.promote_types(first.dtype, torch.float32)  # as weights are
     reached = torch.zeros(n, dtype=exact, device=first.device)
     reached[list(tokens)] = 1 / len(tokens)

@@ -16,11 +16,7 @@ from regard.lens.capture.session import Session
 from regard.lens.capture.watcher import watch
 
 _ADAPTERS: tuple[Any, ...] = (Functional(), FastPath(), Transformers(), Own(), WrittenOut())
-Session.adapters = _ADAPTERS
-Session.handlers = {
-    operator: handler
-    for adapter in Session.adapters
-    for operator, handler in adapter.operators.items()
-}
+for _adapter in _ADAPTERS:
+    Session.register(_adapter)
 
 __all__ = ["Cut", "Link", "Links", "Seen", "UnseenError", "cut", "watch"]

@@ -119,7 +119,7 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True
     adapters: tuple[Adapter, ...] = ()
-    handlers: dict[Operator, Handler] = {}  # noqa: RUF012  (set once, by the package)
+    handlers: dict[Operator, Handler] = {}  # noqa: RUF012  (filled by `register`)
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -146,6 +146,12 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
         Nothing is compiled while the mode runs, and the wrapper takes a third of its time.
         """
         return False
+
+    @classmethod
+    def register(cls, adapter: Adapter) -> None:
+        """Capture the host of one more adapter from now on."""
+        cls.adapters += (adapter,)
+        cls.handlers.update(adapter.operators)
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
