@@ -1,4 +1,4 @@
-"""How much is seen and cut: ``python benchmarks/coverage.py [--generate | --libraries] [-v]``.
+"""How much is seen and cut: ``python benchmarks/coverage.py [--generate | --lens | --libraries]``.
 
 Every model class that `AutoModel` knows is built from its configuration, made tiny by shrinking
 whatever the configuration has of sizes, with weights drawn large enough that attention is far from
@@ -9,9 +9,10 @@ softmax that really ran, are those of the looks; whether a cut link has weight 0
 watching works under bfloat16 autocast.
 
 With ``--generate``, models that write text, each greedily and with its cache: whether the tokens
-are the same, and whether every step's looks are right. With ``--libraries``, models of other
-libraries (`libraries.py`). ``--part 2/4`` runs the second quarter, ``--only NAME`` what has this in
-its name; ``-v`` prints a line for each model.
+are the same, and whether every step's looks are right. With ``--lens``, text models: whether
+`Lens.explain` explains a word, or says in a sentence why it cannot. With ``--libraries``, models of
+other libraries (`libraries.py`). ``--part 2/4`` runs the second quarter, ``--only NAME`` what has
+this in its name; ``-v`` prints a line for each model.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import Any
 import torch
 import transformers
 from oracle import softmaxes, unmatched
-from tiny_models import architectures, build, draw, inputs_for
+from tiny_models import architectures, build, draw, inputs_for, tokenizer
 from torch import Tensor, nn
 
 import regard
@@ -37,6 +38,7 @@ from regard.errors import RegardError
 
 SECONDS = 60
 """After so long a model is given up."""
+TEXT = "the cat saw that it was too tired"
 NEW = 6
 """How many tokens are generated."""
 Row = tuple[str, str, str]
@@ -59,6 +61,11 @@ GENERATION: tuple[Row, ...] = (
     ("joined looks are those of one pass over the text", "one pass", "seen"),
     ("both: looks right step by step", "right", "seen"),
     ("watching raised", "raised", "ran"),
+)
+LENS: tuple[Row, ...] = (
+    ("`Lens.explain` explains a word", "explained", "ran"),
+    ("says in a sentence why it cannot", "sentence", "ran"),
+    ("raises anything else", "raw", "ran"),
 )
 LIBRARIES: tuple[Row, ...] = (
     *MODELS[:5],
@@ -266,6 +273,27 @@ def as_in_one_pass(model: Any, ids: Tensor, written: Tensor, seen: regard.lens.S
     )
 
 
+def check_lens(kind: type[Any], config: type[Any]) -> Counter[str]:
+    """Whether `Lens` explains a word of a text model, or says in a sentence why it cannot."""
+    model = build(kind, config, None)
+    if model.main_input_name != "input_ids":
+        raise ValueError("no text model")
+    found: Counter[str] = Counter(ran=1)
+    try:
+        regard.Lens(model, tokenizer()).explain(TEXT, "it", most=3)
+    except RegardError as error:
+        found["sentence"] = 1
+        print("   ", str(error)[:150])
+    except (KeyboardInterrupt, _LateError):
+        raise
+    except Exception as error:
+        found["raw"] = 1
+        print("   ", type(error).__name__, str(error)[:150])
+    else:
+        found["explained"] = 1
+    return found
+
+
 def check_library(case: Any) -> Counter[str]:
     """What can be said of one model of another library."""
     torch.manual_seed(0)
@@ -298,6 +326,13 @@ def generation() -> Iterator[Work]:
     for auto in (transformers.AutoModelForCausalLM, transformers.AutoModelForSeq2SeqLM):
         for config, kind in architectures(auto):
             yield kind.__name__, lambda a=(kind, config, None): check_generation(*a)  # type: ignore[misc]
+
+
+def lenses() -> Iterator[Work]:
+    """Every text model, with and without its head."""
+    for name in ("AutoModel", "AutoModelForCausalLM", "AutoModelForSeq2SeqLM"):
+        for config, kind in architectures(getattr(transformers, name)):
+            yield kind.__name__, lambda a=(kind, config): check_lens(*a)  # type: ignore[misc]
 
 
 def libraries() -> Iterator[Work]:
@@ -338,6 +373,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--generate", action="store_true", help="models that write text")
+    parser.add_argument("--lens", action="store_true", help="`Lens.explain` of text models")
     parser.add_argument("--libraries", action="store_true", help="models of other libraries")
     parser.add_argument("--only", default="", help="part of the name of a model")
     parser.add_argument("--part", default="1/1", help="2/4: the second quarter of the models")
@@ -348,6 +384,8 @@ def main() -> None:
     sweep, rows = models, MODELS
     if options.generate:
         sweep, rows = generation, GENERATION
+    if options.lens:
+        sweep, rows = lenses, LENS
     if options.libraries:
         sweep, rows = libraries, LIBRARIES
     work = [one for one in sweep() if options.only.lower() in one[0].lower()]

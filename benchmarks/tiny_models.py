@@ -7,6 +7,7 @@ import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import tokenizers
 import torch
 import transformers
 from torch import Tensor, nn
@@ -134,3 +135,27 @@ def architectures(auto: Any) -> list[tuple[type[Any], type[Any]]]:
             models = auto._model_mapping[config]
             found += [(config, one) for one in (models if isinstance(models, tuple) else (models,))]
     return found
+
+
+def tokenizer() -> tokenizers.Tokenizer:
+    """A tokenizer of a few words, each a token."""
+    words = [
+        "<pad>",
+        "<s>",
+        "</s>",
+        "<unk>",
+        "[MASK]",
+        "the",
+        "cat",
+        "saw",
+        "that",
+        "it",
+        "was",
+        "too",
+        "tired",
+    ]
+    made = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: i for i, word in enumerate(words)}, "<unk>")
+    )
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return made

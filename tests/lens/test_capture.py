@@ -212,6 +212,49 @@ def test_a_low_number_is_a_mask(x: Tensor) -> None:
     assert seen[""].weights()[:, :, 1, :2].all()
 
 
+def test_a_bool_mask_that_is_added(x: Tensor) -> None:
+    """Some eager code adds it, so that it masks nothing: True is 1."""
+    model, mask = WrittenOut(), torch.ones(N, N, dtype=torch.bool).tril()
+    with torch.no_grad(), watch(model) as seen:
+        model(x, mask)
+        assert model.weights is not None
+        torch.testing.assert_close(seen[""].weights(), model.weights)
+    with torch.no_grad(), cut(model, [(0, 3)]), watch(model) as seen:
+        model(x, mask)
+    assert not seen[""].weights()[..., 0, 3].any()
+
+
+def test_keys_are_held_once_whether_heads_are_written_out_or_grouped(x: Tensor) -> None:
+    """As in a prefill that repeats grouped heads, and decoding that does not."""
+
+    class Cached(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.kv = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 2 * D)
+            self.cache: tuple[Tensor, Tensor] | None = None
+
+        def forward(self, x: Tensor, grouped: bool) -> Tensor:
+            q = self.q(x).unflatten(-1, (H, D)).transpose(1, 2)
+            k, v = self.kv(x)[:, None].chunk(2, -1)
+            if self.cache is not None:
+                k, v = (torch.cat(pair, 2) for pair in zip(self.cache, (k, v), strict=True))
+            self.cache = k, v
+            if not grouped:
+                k, v = (y.repeat_interleave(H, 1) for y in (k, v))
+            return F.scaled_dot_product_attention(q, k, v, enable_gqa=grouped)
+
+    model = Cached()
+    with torch.no_grad(), watch(model) as seen:
+        model(x, False)
+        model(x[:, :1], True)
+        model(x[:, :1], True)
+    look = seen[""]
+    assert look.sizes == (B, H, N + 2, N + 2)
+    assert model.cache is not None
+    torch.testing.assert_close(look.k, model.cache[0].expand(B, H, -1, -1))
+    torch.testing.assert_close(look.weights()[:, :, -1].sum(-1), torch.ones(B, H))
+
+
 def test_whole_heads(x: Tensor) -> None:
     model = nn.Sequential(WrittenOut(), WrittenOut())
     with torch.no_grad(), cut(model, heads=[(1, 0), ("0", 1)]), watch(model) as seen:
@@ -232,16 +275,23 @@ def test_many_cuts_of_one_call_take_little_time(x: Tensor) -> None:
     assert zero == [[i, i % H, i % N, i // N] for i in range(N * N)]
 
 
-def test_another_thread_is_told_of(x: Tensor) -> None:
-    model = WrittenOut()
-    thread = threading.Thread(target=model, args=(x,))
+@pytest.mark.parametrize("method", ["in_thread", "in_batches"])
+def test_another_thread_is_told_of(x: Tensor, method: str) -> None:
+    class Generating(WrittenOut):
+        """Generates in a thread, as streamers and `generate_batch` of transformers do."""
 
-    def run() -> None:
-        thread.start()
-        thread.join()
+        def in_thread(self, x: Tensor) -> None:
+            thread = threading.Thread(target=self, args=(x,))
+            thread.start()
+            thread.join()
 
+        def in_batches(self, x: Tensor) -> None:
+            for part in torch.cat([x, x[:0]]).split(1):  # operators in this thread, one of nothing
+                self.in_thread(part)
+
+    model = Generating()
     with pytest.raises(OptionError) as caught, watch(model):
-        run()
+        getattr(model, method)(x)
     assert str(caught.value) == (
         "watch: the model ran in another thread, where nothing is captured; use regard.watch in "
         "the thread that calls the model (for a streamer, in the function that the thread runs)"

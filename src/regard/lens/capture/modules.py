@@ -22,7 +22,7 @@ from regard.errors import OptionError
 
 _CALL = nn.Module._call_impl.__code__
 _NO_SEQUENCE = re.compile(
-    r"mask|bias|(^|_)pos|rotary|rope|freq|^cos|^sin|past|cache|scale|temb|time|indices|ids|coord|residual|alibi"
+    r"mask|bias|(^|_)pos|rotary|rope|freq|^cos|^sin|past|cache|scal|temb|time|indices|ids|coord|residual|alibi"
 )
 """Names of arguments that are no sequence to attend to, even if they are tensors of floats."""
 

@@ -40,7 +40,7 @@ def check_seen(listener: Listener, heard: bool, session: Session, operators: Cou
     """Raise if the model ran, but no attention of it was seen."""
     if heard:
         return
-    if listener.elsewhere and not listener.ran:
+    if listener.elsewhere:
         raise OptionError(
             f"{listener.caller}: the model ran in another thread, where nothing is captured; use "
             f"regard.{listener.caller} in the thread that calls the model (for a streamer, in the "
