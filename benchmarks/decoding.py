@@ -5,7 +5,7 @@
 All translate the same file with the same beam, length penalty and rule for stopping, from text to
 text with the same tokenizer, each sorted by length and at its own best batch size, in a process of
 its own, as its users do. They take turns; the best of the rounds counts. Each is there in float32
-and, if it can be, in bfloat16, and `generate` also in a process that keeps freed memory, as `regard
+and, if it can be, in bfloat16 and int8, regard also as called without options, and `generate` also in a process that keeps freed memory, as `regard
 translate` does.
 """
 
@@ -35,8 +35,11 @@ SIDES: dict[str, tuple[int, ...]] = {
     "transformers, bfloat16": SENTENCES,
     "regard": SUBWORDS,
     "regard, bfloat16": SUBWORDS,
+    "regard, int8": SUBWORDS,
+    "regard, default call": (0,),
     "CTranslate2": SENTENCES,
     "CTranslate2, bfloat16": SENTENCES,
+    "CTranslate2, int8": SENTENCES,
 }
 """The batch sizes that each side tries."""
 
@@ -46,8 +49,8 @@ def ours(given: argparse.Namespace, texts: list[str], precision: str) -> Run:
     translator = Translator.load(given.model, precision=precision)
 
     def run(size: int) -> list[str]:
-        found = translator.translate(texts, Beam(given.beam), batch=size, threads=given.threads)
-        return [one.text for one in found]
+        chosen = {"batch": size, "threads": given.threads} if size else {}
+        return [one.text for one in translator.translate(texts, Beam(given.beam), **chosen)]
 
     return run
 
@@ -123,7 +126,8 @@ def side(given: argparse.Namespace, texts: list[str]) -> None:
     if name == "regard" or "freed memory kept" in how:
         keep_freed_memory()
     make = {"regard": ours, "transformers": huggingface, "CTranslate2": ctranslate2}[name]
-    run = make(given, texts, "bfloat16" if "bfloat16" in how else "float32")
+    precision = next((one for one in how if one in ("bfloat16", "int8")), "float32")
+    run = make(given, texts, precision)
     if run is None:
         return
 
@@ -147,6 +151,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, help="only the first so many")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only", nargs="*", help="words that the names of all sides contain")
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
@@ -155,7 +160,8 @@ def main() -> None:
         side(given, texts)
         return
     print(machine())
-    peers = {name: Peer(name) for name in SIDES}
+    wanted = [name for name in SIDES if any(w in name for w in given.only or [""])]
+    peers = {name: Peer(name) for name in wanted}
     # The first turn of each does not count; those that cannot run are left out.
     able = [name for name, peer in peers.items() if peer.turn(SIDES[name][0]) < float("inf")]
     sizes, best = {}, {}
@@ -175,7 +181,7 @@ def main() -> None:
     for peer in peers.values():
         peer.end()
     print(f"\n| beam {given.beam}, {len(texts):,} sentences | batch | seconds | sentences/s | "
-          "times as fast as transformers | the same as regard's | BLEU |")  # fmt: skip
+          f"times as fast as {wanted[0]} | the same as regard's | BLEU |")  # fmt: skip
     print("|---|---|---|---|---|---|---|")
     for name, taken in best.items():
         same = sum(a == b for a, b in zip(said[name], said["regard"], strict=True)) / len(texts)
@@ -184,7 +190,7 @@ def main() -> None:
             references = list(read_lines(given.reference))[: given.lines]
             score = f"{bleu(said[name], references, tokenize=given.tokenize).score:.2f}"
         print(f"| {name} | {sizes[name]:,} | {taken:.2f} | {len(texts) / taken:.0f} | "
-              f"{best['transformers'] / taken:.2f} | {same:.1%} | {score} |")  # fmt: skip
+              f"{best[wanted[0]] / taken:.2f} | {same:.1%} | {score} |")  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -72,6 +72,8 @@ def test_other_operators_see_the_values() -> None:
     joined = torch.cat((columns, columns), 1)
     assert isinstance(joined, Int8Matrix)
     assert torch.equal(joined.values(), torch.cat((columns.values(), columns.values()), 1))
+    with torch.inference_mode():  # which dispatches .T as another operator
+        assert isinstance(rows.T, Int8Matrix)
     assert isinstance(rows.T, Int8Matrix)
     assert torch.equal(rows.T.values(), rows.values().T)
     assert torch.equal(copy.deepcopy(rows).values(), rows.values())

@@ -122,8 +122,15 @@ def _kept(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     aten, first = torch.ops.aten, args[0]
     if func in (aten.detach.default, aten.alias.default):
         return _view(first, first.whole, first.axis)
-    if func is aten.t.default or (func is aten.permute.default and list(args[1]) == [1, 0]):
+    transposes = (
+        aten.t.default,
+        aten.numpy_T.default,
+        aten.mT.default,
+    )  # the last two in inference mode
+    if func in transposes or (func is aten.permute.default and list(args[1]) == [1, 0]):
         return _view(first, first.whole.T, 1 - first.axis)
+    if func in (aten.new_zeros.default, aten.new_full.default, aten.new_empty.default):
+        return func(first.scales, *args[1:], **kwargs)
     if func is aten.embedding.default and first.axis == 0:
         return first.whole[args[1]] * first.scales[args[1]].unsqueeze(-1)
     if func is aten.cat.default:
