@@ -137,6 +137,21 @@ def test_in_single_heads_the_strongest_links_are_cut_and_the_others_estimated(le
     assert e.to_data()["heads"]["estimated"][0] == e.heads_estimated[0].tolist()
 
 
+def test_a_written_word_looks_by_its_cross_attention(lens: Lens) -> None:
+    written, own = lens.analyse(TEXT).translated.written, lens.words(TEXT)
+    word = next(written.called(i) for i, name in enumerate(written.names) if not own.has(name))
+    e, why = lens.explain(TEXT, word), lens.why(TEXT, word)
+    assert e.looker == why.word
+    torch.testing.assert_close(e.attention, why.attention)
+    torch.testing.assert_close(e.knockout_of_heads, -why.effects)
+    lost = torch.tensor([why.probability / one.probability for one in why.words]).log()
+    torch.testing.assert_close(e.probability, lost, atol=1e-4, rtol=1e-4)
+    assert e.to_data()["word"] == why.word
+    explained = e.view().explained
+    assert explained is not None
+    assert (explained.text, explained.looked_at) == ("translation", "text")
+
+
 def test_every_pair_at_once(lens: Lens) -> None:
     every = lens.knockouts(TEXT)
     e = lens.explain(TEXT, "street")

@@ -33,7 +33,8 @@ LONG, SHOWN = 100, 20
 def explain(
     text: Annotated[str | None, typer.Argument(help="The text to look into.")] = None,
     word: Annotated[
-        str | None, typer.Option(help="Which word looks; it#2 is the second it.")
+        str | None,
+        typer.Option(help="Which word looks, of the text or written; it#2 is the second it."),
     ] = None,
     model: Annotated[
         str, typer.Option(help="A bundled model, a folder, or hub:org/name.")
@@ -198,7 +199,7 @@ def _bars(found: Explanation, values: torch.Tensor, top: int | None, title: str 
     lines = [title] if title else []
     for i in shown:
         bar = "█" * max(0, round(BAR * heights[i] / most))
-        mark = "→" if i == found.word else " "
+        mark = "→" if i == found.word and found.writes is None else " "
         number = "·" if math.isnan(numbers[i]) else f"{numbers[i]:.3f}"
         lines.append(f"{mark} {names[i]:{width}}  {number:>7}  {bar}".rstrip())
     return "\n".join(lines)

@@ -89,6 +89,12 @@ class Analysis:
         adapter = cast(TranslatorAdapter, self.adapter)
         return Translated(adapter, self.reading, self.vectors[-1], self.written or [])
 
+    def writes(self, word: str | int) -> bool:
+        """Whether the model is a translator and writes this word."""
+        if self.adapter.kind != "translator" or not speaks(self.adapter, self.reading):
+            return False
+        return isinstance(word, str) and self.translated.written.has(word)
+
     def steps_for(self, tokens: Sequence[int]) -> list[int]:
         """The steps that write the translation of a word, given by its tokens."""
         return self.translated.steps_for(self.reading.words.places[tokens[0]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -12,8 +13,11 @@ from regard.lens.ablation import Link, Progress, knock, say_without
 from regard.lens.analysis import Analysis
 from regard.lens.explanation import Effect, Explanation, shared
 from regard.lens.measures import foremost, measure
+from regard.lens.methods import score
+from regard.lens.methods.norm import of_layers
 from regard.lens.predictions.stack import VectorPrediction
-from regard.lens.verification import step_links
+from regard.lens.predictions.translation import TranslationPrediction
+from regard.lens.verification import head_norms, step_links
 
 MOST = 64
 """Links of a word that are cut, at most, if nothing else is said."""
@@ -68,6 +72,42 @@ def explained(
         causal=adapter.kind == "causal",
         target=None if told is None else told.read,
         written=None if told is None else told.seen,
+    )
+
+
+@torch.no_grad()
+def explained_written(analysis: Analysis, word: str | int) -> Explanation:
+    """The explanation of a word that a translator writes, by its cross-attention."""
+    prediction = cast(TranslationPrediction, analysis.prediction(word, None))
+    translated, words = prediction.translated, analysis.reading.words
+    sites, attention, effects = step_links(prediction)
+    before = prediction.probability(prediction.baseline).log()
+    chosen = prediction.chosen(prediction.without_word)
+    knockout = score("knockout", prediction)
+    changed = [i for i in range(len(words)) if chosen[i] != prediction.token]
+    changed = sorted(changed, key=lambda i: -float(knockout[i]))[:TRIED]
+    texts = prediction.text_with(
+        [prediction.word_cuts[i] for i in changed], [chosen[i] for i in changed]
+    )
+    return Explanation(
+        words=words,
+        word=translated.read.places[prediction.step + 1],
+        layers=tuple(site.module for site in sites),
+        attention=attention,
+        norm=torch.stack([head_norms(prediction, site) for site in sites]),
+        norm_of_layers=of_layers(prediction),
+        rollout=score("rollout", prediction),
+        knockout=knockout,
+        knockout_of_heads=-effects,
+        heads_estimated=torch.ones(effects.shape, dtype=torch.bool),
+        probability=before - prediction.probability(prediction.without_word).log(),
+        said=analysis.adapter.detokenize(translated.tokens),
+        effects=tuple(Effect(i, text) for i, text in zip(changed, texts, strict=True)),
+        looks=analysis.looks,
+        writes=prediction.word,
+        translates=True,
+        target=translated.read,
+        written=translated.seen,
     )
 
 

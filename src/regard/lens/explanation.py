@@ -48,7 +48,7 @@ class Explanation:
 
     words: Words
     word: int
-    """The number of the word that looks."""
+    """The number of the word that looks; of one that is written, its number in `target`."""
     layers: tuple[str, ...]
     """The modules that attend, in order."""
     attention: Float[Tensor, "layers heads names"]
@@ -74,6 +74,9 @@ class Explanation:
     looks: dict[str, Look]
     heads_estimated: Bool[Tensor, "layers heads names"] | None = None
     """Where `knockout_of_heads` is an estimate from one backward pass: all but the strongest."""
+    writes: str | None = None
+    """The word that looks, if it is one that a translator writes: rows are those of its
+    cross-attention, and knockout is the fall of log p(word) − log p(instead) without the link."""
     translates: bool = False
     causal: bool = False
     """Whether a word sees only those before it, as in a language model."""
@@ -86,6 +89,11 @@ class Explanation:
     def names(self) -> tuple[str, ...]:
         """The words, and special tokens where they stand."""
         return self.words.names
+
+    @property
+    def looker(self) -> str:
+        """The word that looks."""
+        return visible(self.names[self.word]) if self.writes is None else self.writes
 
     def scores(self, method: str, layer: int | None = None, head: int | None = None) -> Tensor:
         """One number for each name; over all layers and heads, if none is chosen.
@@ -155,16 +163,19 @@ class Explanation:
     @property
     def conclusion(self) -> str:
         """What it comes to, in plain words."""
-        looker = visible(self.names[self.word])
+        looker = self.looker
         if not self._others:
             return " ".join([f"There is no other word that {looker} could look at.", *self.notes])
         most, matters = (self._ranked(method)[0] for method in ("attention", "knockout"))
         told = f"By attention, {looker} looks at {self.words.called(most)} most; " + (
             "so it is" if most == matters else f"{self.words.called(matters)} matters most"
         )
+        told += f" when links are cut: without {self.words.called(matters)}, "
+        cost = float(self.knockout[matters])
         told += (
-            f" when links are cut: without {self.words.called(matters)}, its vector moves by "
-            f"{float(self.knockout[matters]):.0%}."
+            f"its vector moves by {cost:.0%}."
+            if self.writes is None
+            else f"its log-probability falls by {cost:.1f} against that of its alternative."
         )
         return " ".join([told, *map(self._effect, self.effects), *self.notes])
 
@@ -188,7 +199,7 @@ class Explanation:
         return notes
 
     def _effect(self, effect: Effect) -> str:
-        link = f"{visible(self.names[self.word])} → {self.words.called(effect.word)}"
+        link = f"{self.looker} → {self.words.called(effect.word)}"
         what = "translation" if self.translates else "next word"
         if effect.text == self.said:
             return f"With the link {link} cut, the {what} stays."
@@ -198,7 +209,8 @@ class Explanation:
     def _others(self) -> list[int]:
         """The other words, so far as the model lets this one see them."""
         real, seen = self.words.is_word, self.attention.amax((0, 1)) > 0
-        return [i for i in range(len(self.names)) if real[i] and seen[i] and i != self.word]
+        own = self.word if self.writes is None else None
+        return [i for i in range(len(self.names)) if real[i] and seen[i] and i != own]
 
     def _ranked(self, method: str) -> list[int]:
         values = self.scores(method)
@@ -212,7 +224,7 @@ class Explanation:
         """Everything as plain lists and numbers."""
         data: dict[str, Any] = {
             "text": self.words.text,
-            "word": self.names[self.word],
+            "word": self.names[self.word] if self.writes is None else self.writes,
             "position": self.word,
             "words": list(self.names),
             "special": [not real for real in self.words.is_word],
@@ -280,7 +292,8 @@ class Explanation:
         width = max((len(name) for name in names.values()), default=0) + 2
         lines = [f"{'':{width}}" + "".join(f"{name:>12}" for name in columns)]
         for i in shown:
-            name = names[i] + (" ←" if i == self.word else "")
+            own = i == self.word and self.writes is None
+            name = names[i] + (" ←" if own else "")
             cells = "".join(f"{_cell(values[i]):>12}" for values in columns.values())
             lines.append(f"{name:{width}}{cells}")
         lines += ["", "agreement with knockout: " + _pairs(self.agreement)]

@@ -18,7 +18,7 @@ from regard.lens.adapters import ModelAdapter, Reading, TranslatorAdapter, speak
 from regard.lens.capture import watch
 from regard.lens.explanation import Explanation
 from regard.lens.predictions import Prediction
-from regard.lens.verification import step_links
+from regard.lens.verification import head_norms, step_links
 from regard.text import read_lines
 from regard.text.grammar import NOUNS, WORDS, Pair
 from regard.text.words import WORD, Words
@@ -81,9 +81,7 @@ class Heads(Sequence[Head]):
         _, keys = prediction.axes(prediction.place)
         heads = []
         for layer, site in enumerate(sites):
-            look = prediction.seen.calls(site.module)[-1]
-            norms = look.contributions(queries=list(prediction.queries))[0]
-            norms = norms[:, :, list(keys.positions[to])].sum(-1).mean(1)
+            norms = head_norms(prediction, site)[:, to]
             heads += [
                 Head(
                     layer,

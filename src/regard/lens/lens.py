@@ -18,7 +18,7 @@ from regard.lens.adapters.adapter import ModelAdapter, Reading, speaks
 from regard.lens.analysis import Analysis
 from regard.lens.capture import Seen, cut, watch
 from regard.lens.comparing import Comparison, compare
-from regard.lens.explaining import MOST, explained
+from regard.lens.explaining import MOST, explained, explained_written
 from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores, read_questions, score_heads
 from regard.lens.link_steps import LinkSteps, link_steps
@@ -139,7 +139,8 @@ class Lens:
 
         Args:
             text: the text.
-            word: as it is written (``"it#2"`` is the second *it*), or its number.
+            word: as it is written (``"it#2"`` is the second *it*), or its number; or a word that a
+                translator writes, which looks at the text by its cross-attention.
             tokens: whether every subword is taken for a word of its own.
             most: cut so many links of the word, at most: those that the other three ways rank
                 first.
@@ -147,8 +148,12 @@ class Lens:
                 takes as long as it takes to read it.
         """
         analysis = self.analyse(text, tokens=tokens)
+        words = analysis.reading.words
         with evaluating(self.model):
-            return explained(analysis, analysis.reading.words.find(word), most, progress=progress)
+            if analysis.writes(word) and not words.has(word):
+                with torch.inference_mode(False):
+                    return explained_written(analysis, word)
+            return explained(analysis, words.find(word), most, progress=progress)
 
     def explain_all(
         self,

@@ -140,6 +140,14 @@ def step_links(prediction: Prediction) -> tuple[list[Site], Tensor, Tensor]:
     return step.sites, step.attention, step.effects
 
 
+def head_norms(prediction: Prediction, site: Site) -> Float[Tensor, "heads units"]:
+    """Weight × length of the value of each link from the step's rows to an input unit."""
+    _, keys = prediction.axes(site.place)
+    look = prediction.seen.calls(site.module)[-1]
+    norms = look.contributions(queries=list(prediction.queries))[0].mean(1)
+    return grouped(norms, keys.groups(norms.shape[-1]), len(keys))
+
+
 @dataclass(frozen=True)
 class _Step:
     """The rows of the step itself: what they attend to, head by head."""

@@ -29,6 +29,7 @@ NOTES = {
     "rollout": "through all layers, with the residual",
     "knockout": "how far the vector moves without the link",
 }
+WRITTEN = "loss of log p; heads estimated"
 ESTIMATED = "; in single heads the strongest are cut, the others estimated"
 
 
@@ -47,7 +48,11 @@ def layers_of_text(explanation: Explanation) -> list[Layer]:
     kind = "masked" if explanation.causal else "self"
     return [
         Layer(name, kind, SOURCE, SOURCE, look)
-        for name, look in zip(_named(explanation), explanation.looks.values(), strict=True)
+        for name, look in zip(
+            _named("encoder" if explanation.translates else "layer", len(explanation.looks)),
+            explanation.looks.values(),
+            strict=True,
+        )
     ]
 
 
@@ -64,22 +69,19 @@ def layers_of_decoder(seen: Seen) -> list[Layer]:
     return found
 
 
-def _named(explanation: Explanation) -> list[str]:
-    """What the layers are called that an explanation is about."""
-    part = "encoder" if explanation.translates else "layer"
-    return [f"{part} {i}" for i in range(len(explanation.layers))]
+def _named(part: str, count: int) -> list[str]:
+    return [f"{part} {i}" for i in range(count)]
 
 
 def explained(explanation: Explanation) -> Explained:
     """The four answers for one word."""
     own = [i for i, there in enumerate(explanation.words.is_word) if there]
-    if explanation.word not in own:
-        raise OptionError(
-            f"view: {explanation.names[explanation.word]!r} is a special token, not a word"
-        )
+    text, read, part = SOURCE, explanation.words, "encoder" if explanation.translates else "layer"
+    if explanation.writes is not None and explanation.target is not None:
+        text, read, part = TARGET, explanation.target, "cross"
+    if not read.is_word[explanation.word]:
+        raise OptionError(f"view: {explanation.looker!r} is a special token, not a word")
     methods = []
-    guessed = explanation.heads_estimated
-    estimated = guessed is not None and bool(guessed.any())
     for name in METHODS:
         heads = explanation.of_heads(name)
         agrees = explanation.agreement.get(name)
@@ -89,17 +91,27 @@ def explained(explanation: Explanation) -> Explained:
                 explanation.scores(name)[own].double().cpu().numpy(),
                 None if heads is None else heads[..., own].double().cpu().numpy(),
                 None if agrees is None or math.isnan(agrees) else agrees,
-                NOTES[name] + (ESTIMATED if estimated and name == "knockout" else ""),
+                _note(explanation, name),
             )
         )
     return Explained(
-        own.index(explanation.word),
-        SOURCE,
+        sum(read.is_word[: explanation.word]),
+        text,
         SOURCE,
         methods,
         explanation.conclusion,
-        _named(explanation),
+        _named(part, len(explanation.layers)),
     )
+
+
+def _note(explanation: Explanation, name: str) -> str:
+    """What the numbers of a method are."""
+    if name != "knockout":
+        return NOTES[name]
+    if explanation.writes is not None:
+        return WRITTEN
+    guessed = explanation.heads_estimated
+    return NOTES[name] + (ESTIMATED if guessed is not None and bool(guessed.any()) else "")
 
 
 def view_of(explanation: Explanation, answers: Answers | None = None) -> View:

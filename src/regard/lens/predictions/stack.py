@@ -213,6 +213,9 @@ def choose_next(
             shared = adapter.detokenize(own[:common])
             ids, words = [*ids, *own[:common]], _longer(adapter, words, own[:common])
             note = f"Both begin with {shared!r}; they are compared at the first token that differs."
+        elif len(own) > 1 or len(other) > 1:
+            first, second = map(adapter.spell_choice, (token, against))
+            note = f"They are compared at the first token that differs, {first!r} and {second!r}."
     found = TokenPrediction(adapter, ids, words, len(ids) - 1, token, against, (word, instead))
     found.note = note
     return found

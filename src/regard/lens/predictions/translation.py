@@ -252,6 +252,11 @@ def choose(
         found.note = (
             f"Both words begin with {common!r}; they are compared at the first token that differs."
         )
+    elif len(pieces := translated.adapter.encode_target(instead)) > 1:
+        found.note = (
+            f"{instead!r} is {len(pieces)} tokens; the words are compared at the first that "
+            f"differs, {found.spell(other)!r}."
+        )
     return found
 
 
