@@ -20,7 +20,7 @@ import torch
 
 from regard.lens import Lens, Why
 from regard.lens.measures import agreement
-from regard.lens.verification import LEAST
+from regard.lens.verification import LEAST, step_links
 from regard.text.grammar import generate
 
 TIRED = "The animal didn't cross the street because it was too tired."
@@ -109,16 +109,16 @@ def _agreement(found: Iterator[Why]) -> None:
 
 
 def _forward(lens: Lens) -> None:
-    """All links of a 16-token prompt beside a forward pass."""
-    text = "When Mary and John went to the store, John gave a drink to"
+    """The effects of all links of a 16-token prompt, beside a forward pass."""
+    text = "When Mary and John went to the big store, John gave a cold drink to"
     analysis = lens.analyse(text)
     ids = torch.tensor([analysis.reading.ids])
     forward, every = [], []
     with torch.no_grad():
-        for _ in range(7):
+        for _ in range(10):
             forward.append(_best(lambda: lens.model(input_ids=ids, use_cache=False), 1))
             prediction = analysis.prediction("Mary", "John")
-            every.append(_best(lambda one=prediction: one.baseline, 1))
+            every.append(_best(lambda one=prediction: step_links(one), 1))
     n, ratio = ids.shape[1], min(every) / min(forward)
     print(f"{n} tokens: forward {min(forward):.3f} s, all links {min(every):.3f} s, {ratio:.2f} ×")
 
