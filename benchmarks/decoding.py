@@ -5,8 +5,8 @@
 All translate the same file with the same beam, length penalty and rule for stopping, from text to
 text with the same tokenizer, each sorted by length and at its own best batch size, in a process of
 its own, as its users do. They take turns; the best of the rounds counts. Each is there in float32
-and, if it can be, in bfloat16 and int8, regard also as called without options, and `generate` also in a process that keeps freed memory, as `regard
-translate` does.
+and, if it can be, in bfloat16 and int8, regard also as called without options, and `generate` also
+in a process that keeps freed memory, as `regard translate` does.
 """
 
 from __future__ import annotations
