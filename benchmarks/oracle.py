@@ -31,7 +31,7 @@ class _Softmaxes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        if func is FLASH:
+        if func is FLASH and args[1].shape[-2] > 1:
             self.found.append(_softmax(*args, **(kwargs or {})))
         last = func in SOFTMAX and args[1] in (-1, result.dim() - 1)
         if last and result.dim() > 2 and result.shape[-1] > 1:
@@ -50,9 +50,10 @@ def _softmax(
     scale: float | None = None,
 ) -> Tensor:
     """The softmax inside PyTorch's flash operator, from the tensors that it was given."""
-    scores = (
-        query.double() @ key.double().mT * (query.shape[-1] ** -0.5 if scale is None else scale)
-    )
+    if query.dim() == 4:
+        key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = query.double() @ key.double().mT * scale
     if is_causal:
         scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf)
     return (scores if attn_mask is None else scores + attn_mask).softmax(-1).to(query.dtype)

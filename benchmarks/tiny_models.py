@@ -80,6 +80,8 @@ def shrink(config: Any, depth: int = 0) -> Any:
 def build(kind: type[Any], config_class: type[Any], attention: str | None) -> Any:
     """A tiny model with large random weights, the same ones each time."""
     config = shrink(config_class())
+    if "LMHead" in kind.__name__ or "CausalLM" in kind.__name__ or "Decoder" in kind.__name__:
+        config.is_decoder = True  # those of BERT's kind see what follows unless told so
     torch.manual_seed(0)
     options = {} if attention is None else {"attn_implementation": attention}
     model = kind._from_config(copy.deepcopy(config), **options).eval()

@@ -146,18 +146,34 @@ def memory() -> None:
         print(f"| {name} | {int(done.stdout) / 2**30:.2f} | {seconds:.0f} |")
 
 
-def _long(look: bool) -> None:
+def _bert(length: int, width: int = 768) -> tuple[nn.Module, Tensor]:
+    """6 layers of 12 heads, and so many tokens."""
     import transformers
 
     config = transformers.BertConfig(
-        hidden_size=768,
+        hidden_size=width,
         num_hidden_layers=6,
         num_attention_heads=12,
-        intermediate_size=3072,
-        max_position_embeddings=16_384,
+        intermediate_size=4 * width,
+        max_position_embeddings=length,
     )
     model = transformers.BertModel._from_config(config, attn_implementation="sdpa").eval()
-    tokens = torch.randint(1000, 20_000, (1, 16_384))
+    return model, torch.randint(1000, 20_000, (1, length))
+
+
+def _links(width: int, look: bool = True) -> None:
+    """The strongest 100 links of 8,192 tokens."""
+    model, tokens = _bert(8192, width)
+    if not look:
+        model(tokens).last_hidden_state[0, -1].sum().backward()
+        return
+    with watch(model, gradients=True) as seen:
+        model(tokens).last_hidden_state[0, -1].sum().backward()
+    assert len(seen.links(100)) == 100
+
+
+def _long(look: bool) -> None:
+    model, tokens = _bert(16_384)
     with torch.no_grad():
         if not look:
             model(tokens)
@@ -171,6 +187,10 @@ def _long(look: bool) -> None:
 MEMORY = {
     "the model alone": lambda: _long(look=False),
     "watched, then `top(8)` and `entropy()` of every head": lambda: _long(look=True),
+    "8,192 tokens, width 384: a backward pass": lambda: _links(384, look=False),
+    "the same, `gradients=True` and `links(100)`": lambda: _links(384),
+    "8,192 tokens, width 768: a backward pass": lambda: _links(768, look=False),
+    "the same, `gradients=True` and `links(100)`, wide": lambda: _links(768),
 }
 
 

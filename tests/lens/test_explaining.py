@@ -11,11 +11,12 @@ import pytest
 import tokenizers
 import torch
 
+import regard
 from regard.errors import OptionError
 from regard.lens import Lens, cut
 from regard.lens.explaining import VERIFIED
 from regard.lens.explanation import METHODS, Effect, turned
-from regard.lens.measures import agreement, rollout
+from regard.lens.measures import agreement, measure, rollout
 from regard.nn import Classifier, LanguageModel, TransformerConfig
 from regard.text import Tokenizer
 from regard.translate import Translator
@@ -333,6 +334,24 @@ def test_the_table_and_the_data_say_the_same(lens: Lens) -> None:
     frame = pytest.importorskip("pandas", reason="to_frame needs pandas") and e.to_frame()
     assert frame["word"].tolist() == data["words"]
     assert frame["norm"].tolist() == pytest.approx(data["scores"]["norm"], abs=1e-4)
+
+
+def test_layers_with_different_numbers_of_heads_say_so(lens: Lens) -> None:
+    words = lens.words("the street was")
+    n = len(words.tokens)
+    looks = {str(h): regard.look(*torch.randn(3, 1, h, n, 4)) for h in (2, 4)}
+    with pytest.raises(OptionError, match="the layers of this model have 2 and 4 heads"):
+        measure(looks, {}, words, [0])
+
+
+def test_an_encoder_without_a_configuration(word_piece: tokenizers.Tokenizer) -> None:
+    config = transformers.FSMTConfig(
+        langs=["en", "de"], src_vocab_size=60, tgt_vocab_size=60, d_model=16, encoder_layers=1,
+        decoder_layers=1, encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=16,
+        decoder_ffn_dim=16, max_position_embeddings=32,
+    )  # fmt: skip
+    model = transformers.FSMTModel(config).eval()
+    assert Lens(model, word_piece).explain(TEXT, "it").attention.shape[:2] == (1, 2)
 
 
 def test_turned() -> None:

@@ -7,10 +7,9 @@ and top keys are recomputed from them in blocks of bounded size.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import wraps
-from operator import index
-from typing import ParamSpec, SupportsIndex, TypeVar
+from typing import ParamSpec, TypeVar
 
 import torch
 from jaxtyping import Float, Int64
@@ -21,6 +20,7 @@ from regard.attention.kernels import native, select
 from regard.attention.link_effects import link_effects
 from regard.attention.masks import Both, Mask
 from regard.attention.scores import Scaled, Score
+from regard.attention.selection import Which, consecutive, indices
 from regard.errors import MemoryLimitError, OptionError, StaleError
 
 LIMIT = 2**30
@@ -34,9 +34,6 @@ GROUP = 16
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-Which = SupportsIndex | Sequence[SupportsIndex] | slice | Tensor | None
-"""Queries or heads: one, several, a slice, or all."""
 
 
 def _exact(method: Callable[P, R]) -> Callable[P, R]:
@@ -164,7 +161,7 @@ class Look:
         """
         call = self._call
         lengths = torch.linalg.vector_norm(self._values.to(call.work), dim=-1, keepdim=True)
-        lengths = spread(lengths, call.q.shape[1])[:, _indices(heads, call.q.shape[1], "heads")]
+        lengths = spread(lengths, call.q.shape[1])[:, indices(heads, call.q.shape[1], "heads")]
         weights = self._softmax("contributions", queries, heads, limit)
         return call.restore(weights * lengths.mT)
 
@@ -193,17 +190,17 @@ class Look:
         call = self._call
         if self.weights_gradient is not None:
             rows = self.weights_gradient.reshape(call.sizes)
-            rows = rows[:, _indices(heads, call.sizes[1], "heads")]
-            return call.restore(rows[:, :, _indices(queries, call.sizes[2], "queries")])
+            rows = rows[:, indices(heads, call.sizes[1], "heads")]
+            return call.restore(rows[:, :, indices(queries, call.sizes[2], "queries")])
         if self.output_gradient is None:
             raise OptionError(
                 "effects: there is no gradient of the output; run the model and call backward() "
                 "inside `with regard.watch(model, gradients=True)`"
             )
         b, h, q, _ = call.sizes
-        chosen = _indices(heads, h, "heads")
+        chosen = indices(heads, h, "heads")
         g = self.output_gradient.reshape(b, h, q, -1).to(call.work)[:, chosen]
-        g = g[:, :, _indices(queries, q, "queries")]
+        g = g[:, :, indices(queries, q, "queries")]
         return call.restore(g @ spread(self._values.to(call.work), h)[:, chosen].mT)
 
     @_exact
@@ -323,7 +320,7 @@ class Look:
         sink = self._sinks
         assert sink is not None
         _, h, q, _ = self.sizes
-        rows, chosen = _indices(queries, q, "queries"), _indices(heads, h, "heads")
+        rows, chosen = indices(queries, q, "queries"), indices(heads, h, "heads")
         return torch.cat([scores, sink[:, chosen][:, :, rows, None].to(scores.dtype)], -1)
 
     def _statistics(self, count: int) -> native.Statistics | None:
@@ -386,7 +383,7 @@ class Look:
     ) -> Float[Tensor, "b h q k"]:
         """The scores of whole rows."""
         b, h, q, k = call.sizes
-        lines, chosen = _indices(queries, q, "queries"), _indices(heads, h, "heads")
+        lines, chosen = indices(queries, q, "queries"), indices(heads, h, "heads")
         size = b * len(chosen) * len(lines) * k * call.work.itemsize
         if size > limit:
             raise MemoryLimitError(
@@ -398,7 +395,7 @@ class Look:
         result = torch.empty(b, len(chosen), len(lines), k, dtype=call.work, device=call.q.device)
         height = max(1, SPAN // max(b * h * k, 1))
         done = 0
-        for first, last in _consecutive(lines):
+        for first, last in consecutive(lines):
             for start in range(first, last, height):
                 rows = slice(start, min(start + height, last))
                 part = call.scores(rows, slice(0, k))[:, chosen]
@@ -457,29 +454,3 @@ def _in_few_rows(mask: Mask | None) -> bool:
 def _norm(level: Float[Tensor, "b h r"]) -> Float[Tensor, "b h r 1"]:
     """What to subtract from scores: +inf, and so weight 0, where there was nothing to see."""
     return level.masked_fill(level == -torch.inf, torch.inf).unsqueeze(-1)
-
-
-def _indices(which: Which, size: int, axis: str) -> list[int]:
-    """The queries or heads asked for, as numbers from 0."""
-    if which is None:
-        return list(range(size))
-    if isinstance(which, slice):
-        return list(range(size))[which]
-    if isinstance(which, Tensor) and which.dtype == torch.bool:
-        which = which.nonzero()
-    if isinstance(which, Tensor):
-        which = which.reshape(-1).tolist()
-    asked = [index(which)] if isinstance(which, SupportsIndex) else [index(i) for i in which]
-    for place in asked:
-        if not -size <= place < size:
-            raise OptionError(f"{axis}: {place} asked for, but there are {size}, numbered from 0")
-    return [place % size for place in asked]
-
-
-def _consecutive(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Runs of numbers that follow each other, as (first, one past the last), in their order."""
-    start = 0
-    for i in range(1, len(numbers) + 1):
-        if i == len(numbers) or numbers[i] != numbers[i - 1] + 1:
-            yield numbers[start], numbers[i - 1] + 1
-            start = i

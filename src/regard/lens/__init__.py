@@ -6,7 +6,8 @@ from regard.lens.comparing import Comparison
 from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores
 from regard.lens.judgement import Judgement, judge
-from regard.lens.lens import Embedded, Lens, Told, see
+from regard.lens.lens import Lens, see
+from regard.lens.results import Embedded, Told
 from regard.lens.summary import Summary
 from regard.lens.why import Flip, LinkEffect, Why, WordEffect
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import OptionError
-from regard.lens._numbers import numbered, whole
+from regard.lens._numbers import whole
 from regard.lens.ablation import Link, Progress, knock, say_without_all
 from regard.lens.adapters.adapter import ModelAdapter, Reading, speaks
 from regard.lens.analysis import Analysis
-from regard.lens.capture import Seen, cut, watch
+from regard.lens.capture import cut, watch
 from regard.lens.comparing import Comparison, compare
 from regard.lens.explaining import MOST, explained, explained_written
 from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores, read_questions, score_heads
 from regard.lens.link_steps import LinkSteps, link_steps
 from regard.lens.loading import adapter_of, opened
+from regard.lens.results import Embedded, Told, Without
 from regard.lens.summary import Summary, summarise
 from regard.lens.verification import CONTROL, CUT, why
 from regard.lens.why import Why
@@ -34,63 +35,6 @@ from regard.view import Figure, View
 
 SIDE_BY_SIDE = 64
 """Texts that are read at once."""
-
-
-@dataclass(frozen=True, eq=False)
-class Embedded:
-    """The vectors of the words of a text, layer by layer.
-
-    >>> words = Words("a b", ("a", "b"), ((0, 1), (2, 3)), (False, False))
-    >>> Embedded(words, torch.zeros(4, 2, 8))["b"].shape
-    torch.Size([4, 8])
-    """
-
-    words: Words
-    vectors: Float[Tensor, "layers names width"]
-    """Before the first block, and after each; of several subwords the mean."""
-
-    def __getitem__(self, word: str | int) -> Float[Tensor, "layers width"]:
-        return self.vectors[:, self.words.find(word)]
-
-    def sentence(self, layer: int = -1) -> Float[Tensor, " width"]:
-        """The vector of the whole text: the mean of its words', special tokens apart."""
-        own = [i for i, there in enumerate(self.words.is_word) if there]
-        return self._of_layer("sentence", layer)[own].mean(0)
-
-    def _of_layer(self, function: str, layer: int) -> Float[Tensor, "names width"]:
-        size = len(self.vectors)
-        return self.vectors[numbered(f"{function}: layer", layer, size, backwards=True)]
-
-
-@dataclass(frozen=True, eq=False)
-class Told:
-    """A translation, and all that was looked at on the way to it."""
-
-    source: Words
-    target: Words
-    seen: Seen
-    """Encoder, decoder and the attention between them, while the decoder reads the whole."""
-
-    @property
-    def text(self) -> str:
-        """The translation."""
-        return self.target.text
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True)
-class Without:
-    """What a model makes of a text when some of its links are cut."""
-
-    before: str
-    """What it said with them: a translation, the next word; "" if it says nothing."""
-    after: str
-    moved: dict[int, float]
-    """For each word that lost a link, how far its vector moved, as a share of its length."""
-    note: str
-    """The same in words."""
 
 
 class Lens:

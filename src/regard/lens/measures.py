@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.record import Look
+from regard.errors import OptionError
 from regard.text.words import Words
 
 BLOCK = 256
@@ -48,6 +49,12 @@ def measure(
     each mixes the output of its heads.
     """
     attention, norm, norm_of_layers = [], [], []
+    heads = sorted({look.sizes[1] for look in looks.values()})
+    if len(heads) > 1:
+        raise OptionError(
+            f"explain: the layers of this model have {' and '.join(map(str, heads))} heads, so "
+            "they cannot be put into one table; regard.watch shows each layer by itself"
+        )
     for name, look in looks.items():
         weights = attended(look, tokens, row)[:, : len(words.tokens)]  # (h, k)
         passed = passed_on(look.v[row], outputs[name])[:, : len(words.tokens)]  # (h, k, width)

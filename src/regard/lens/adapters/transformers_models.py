@@ -347,7 +347,8 @@ def _takes_text(model: Any, reader: Any, takes: Mapping[str, object]) -> None:
 def _limit(reader: Any, tokenizer: Any) -> int | None:
     """How many tokens the part of a model that reads can take, if that is limited."""
     positions = _positions(reader, "encoder")
-    if positions is not None or hasattr(reader.config, "relative_attention_num_buckets"):
+    config = getattr(reader, "config", None)  # some encoders have none
+    if positions is not None or hasattr(config, "relative_attention_num_buckets"):
         return positions
     longest = getattr(tokenizer, "model_max_length", None)
     return longest if isinstance(longest, int) and 0 < longest < 10**9 else None
@@ -356,7 +357,7 @@ def _limit(reader: Any, tokenizer: Any) -> int | None:
 def _positions(part: Any, called: str) -> int | None:
     """How many places a part of a model knows: the numbers of positions in its configuration."""
     for name in ("max_position_embeddings", f"max_{called}_position_embeddings"):
-        positions: int | None = getattr(part.config, name, None)
+        positions: int | None = getattr(getattr(part, "config", None), name, None)
         if positions is not None:
             break
     if positions is None or positions < 1:  # -1 is "no limit"

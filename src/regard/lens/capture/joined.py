@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from regard.attention._call import Call, spread
-from regard.attention.record import LIMIT, Look, Which, _indices
+from regard.attention.record import LIMIT, Look
 from regard.attention.scores import Score
+from regard.attention.selection import Which, indices
 from regard.errors import MemoryLimitError, OptionError
 from regard.lens.capture.positions import Position
 
@@ -37,9 +38,9 @@ class JoinedLook(Look):
         ask: Callable[[Look, list[int]], Tensor],
     ) -> Tensor:  # fmt: skip
         """Rows of all calls, in columns of all keys; `fill` where a call has no key."""
-        lines = _indices(queries, self._tops[-1], "queries")
+        lines = indices(queries, self._tops[-1], "queries")
         h = self.sizes[1]
-        chosen = len(_indices(heads, h, "heads"))
+        chosen = len(indices(heads, h, "heads"))
         lead = self.output.shape[:-3] if self.output.dim() > 3 else ()
         size = self.sizes[0] * chosen * len(lines) * self._keys * self.output.element_size()
         if size > limit:

@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention._call import HALF, Call, exactly, spread
-from regard.attention.record import LIMIT, Look, Which, _indices
+from regard.attention.record import LIMIT, Look
+from regard.attention.selection import Which, indices
 from regard.errors import OptionError
 from regard.lens.capture.inputs import Weights
 
@@ -64,8 +65,8 @@ class WeightsLook(Look):
             return self.scores(queries, heads, limit=limit)
         q, k = self._known()
         _, h, n, _ = self.sizes
-        chosen = _indices(heads, h, "heads")
-        rows = q[:, chosen][:, :, _indices(queries, n, "queries")]
+        chosen = indices(heads, h, "heads")
+        rows = q[:, chosen][:, :, indices(queries, n, "queries")]
         with torch.no_grad(), exactly(q.device):
             return self._call.restore(rows.float() @ spread(k, h)[:, chosen].float().mT)
 

@@ -1,0 +1,41 @@
+"""Which queries and heads of a call are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import index
+from typing import SupportsIndex
+
+import torch
+from torch import Tensor
+
+from regard.errors import OptionError
+
+Which = SupportsIndex | Sequence[SupportsIndex] | slice | Tensor | None
+"""Queries or heads: one, several, a slice, or all."""
+
+
+def indices(which: Which, size: int, axis: str) -> list[int]:
+    """The queries or heads asked for, as numbers from 0."""
+    if which is None:
+        return list(range(size))
+    if isinstance(which, slice):
+        return list(range(size))[which]
+    if isinstance(which, Tensor) and which.dtype == torch.bool:
+        which = which.nonzero()
+    if isinstance(which, Tensor):
+        which = which.reshape(-1).tolist()
+    asked = [index(which)] if isinstance(which, SupportsIndex) else [index(i) for i in which]
+    for place in asked:
+        if not -size <= place < size:
+            raise OptionError(f"{axis}: {place} asked for, but there are {size}, numbered from 0")
+    return [place % size for place in asked]
+
+
+def consecutive(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """Runs of numbers that follow each other, as (first, one past the last), in their order."""
+    start = 0
+    for i in range(1, len(numbers) + 1):
+        if i == len(numbers) or numbers[i] != numbers[i - 1] + 1:
+            yield numbers[start], numbers[i - 1] + 1
+            start = i
