@@ -29,8 +29,8 @@ from regard.errors import FileError, OptionError, RegardError, WordError
 from regard.files import why, write_text
 from regard.lens.lens import Lens
 
-ROWS = 256
-"""Rows of a chunk, if not given."""
+PARTS, LEAST, MOST = 200, 16, 2048
+"""About so many parts a job has; rows of a chunk, at least and at most."""
 JOB = "_job.json"
 Row = dict[str, Any]
 
@@ -108,8 +108,8 @@ class Job:
     """For rows that name none."""
     most: int | None = None
     """Links to cut in each text; if not given, as for a single text."""
-    rows: int = ROWS
-    """Rows of a chunk."""
+    rows: int | None = None
+    """Rows of a chunk; chosen from the size of the input, if not given."""
     _lens: list[Lens] = field(default_factory=list, compare=False, repr=False)
 
     def part(self, chunk: Chunk) -> Path:
@@ -150,7 +150,7 @@ def start(job: Job) -> list[Chunk]:
     """Check input and output of a job, and return the chunks that are not finished."""
     if job.question not in QUESTIONS:
         raise OptionError(f"corpus: {job.question} is unknown, expected {', '.join(QUESTIONS)}")
-    if job.rows < 1:
+    if job.rows is not None and job.rows < 1:
         raise OptionError(f"{job.question}: chunk size is {job.rows}, expected 1 or more")
     _arrow(job.question)
     chunks = _chunks(job)
@@ -276,14 +276,16 @@ def _chunks(job: Job) -> list[Chunk]:
                     f"{job.source}: has no column {' and '.join(missing)}; its columns are "
                     f"{', '.join(sorted(names))}"
                 )
-            starts = [(first, 0) for first in range(0, total, job.rows)]
+            rows = _rows_of_chunk(job, total)
+            starts = [(first, 0) for first in range(0, total, rows)]
         else:
-            starts, total = [], 0
             with open(job.source, "rb") as lines:
-                offset = 0
-                for total, line in enumerate(lines, 1):
-                    if (total - 1) % job.rows == 0:
-                        starts.append((total - 1, offset))
+                total = sum(1 for _ in lines)
+            rows, starts, offset = _rows_of_chunk(job, total), [], 0
+            with open(job.source, "rb") as lines:
+                for number, line in enumerate(lines):
+                    if number % rows == 0:
+                        starts.append((number, offset))
                     offset += len(line)
     except FileError:
         raise
@@ -292,9 +294,13 @@ def _chunks(job: Job) -> list[Chunk]:
     if not total:
         raise FileError(f"{job.source}: has no rows")
     return [
-        Chunk(number, first, min(job.rows, total - first), offset)
+        Chunk(number, first, min(rows, total - first), offset)
         for number, (first, offset) in enumerate(starts)
     ]
+
+
+def _rows_of_chunk(job: Job, total: int) -> int:
+    return job.rows or min(MOST, max(LEAST, total // PARTS))
 
 
 def _read(source: str, chunk: Chunk) -> Iterator[tuple[int, Row | str]]:
