@@ -107,6 +107,7 @@ def _questions(limits: Limits) -> dict[str, Schema]:
 def _schemas() -> dict[str, Schema]:
     strings, numbers, unknown = _array(STRING), _array(NUMBER), _array(UNKNOWN)
     grids = _array(_array(unknown))
+    flags = _array(_array(_array({"type": "boolean"})))
     agreement = {"type": "object", "additionalProperties": UNKNOWN}
     effect = _object({"without": STRING, "position": FROM_0, "said": STRING})
     near = _object({"word": STRING, "text": STRING, "cosine": NUMBER})
@@ -149,7 +150,9 @@ def _schemas() -> dict[str, Schema]:
                 "special": _array({"type": "boolean"}),
                 "layers": strings,
                 "scores": _object(dict.fromkeys(methods, unknown), {"probability": unknown}),
-                "heads": _object({"attention": grids, "norm": grids}, {"knockout": grids}),
+                "heads": _object(
+                    {"attention": grids, "norm": grids}, {"knockout": grids, "estimated": flags}
+                ),
                 "agreement": agreement,
                 "conclusion": STRING,
             },
