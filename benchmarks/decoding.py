@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -137,7 +138,7 @@ def side(given: argparse.Namespace, texts: list[str]) -> None:
         if path:
             Path(path).write_text("".join(f"{line}\n" for line in said), encoding="utf-8")
 
-    taking_turns(turn)
+    taking_turns(turn, time.process_time if given.cpu_time else time.perf_counter)
 
 
 def main() -> None:
@@ -151,6 +152,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, help="only the first so many")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--cpu-time", action="store_true", help="for a machine that others use")
     parser.add_argument("--only", nargs="*", help="words that the names of all sides contain")
     parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
     given = parser.parse_args()

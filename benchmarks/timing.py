@@ -74,12 +74,14 @@ class Peer:
         self._process.wait()
 
 
-def taking_turns(turn: Callable[[str], None]) -> None:
+def taking_turns(
+    turn: Callable[[str], None], clock: Callable[[], float] = time.perf_counter
+) -> None:
     """Do a turn for every request that a `Peer` makes, and tell how long it took."""
     for request in sys.stdin:
-        start = time.perf_counter()
+        start = clock()
         turn(request.rstrip("\n"))
-        print(f"took {time.perf_counter() - start}", flush=True)
+        print(f"took {clock() - start}", flush=True)
 
 
 def machine() -> str:
