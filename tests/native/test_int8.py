@@ -152,12 +152,16 @@ def test_folders_of_earlier_versions_are_read(tmp_path: Path) -> None:
     assert (found.model.output - translator.model.output).abs().max() < 0.02
 
 
-def test_without_native_operators_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_native_operators_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     for place in ("regard.translate.translator.status", "regard.native.int8.loaded"):
         monkeypatch.setattr(place, lambda: False)
     with pytest.warns(UserWarning, match="int8 products need the native operators"):
         translator = Translator.load("pocket-en-de", precision="int8")
     assert translator("I am here.") == "Ich bin hier."
+    translator.save(tmp_path)
+    assert Translator.load(tmp_path).precision == "float32"
 
 
 def test_a_precision_that_is_unknown() -> None:

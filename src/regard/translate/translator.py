@@ -147,12 +147,12 @@ class Translator:
         """The translator in a folder that `regard train` wrote, or one that comes with regard.
 
         `precision` of products: float32, bfloat16 or int8; float32 if not given, and int8 for a
-        folder that stores int8.
+        folder that stores int8, where the native operators can be used.
         If the training has not finished, it is that of its best checkpoint, and a warning says so.
         """
         path = bundled(path)
         if precision is None:
-            precision = "int8" if stored_in_int8(path) else "float32"
+            precision = "int8" if status() is None and stored_in_int8(path) else "float32"
         model, longest = load_trained(path, int8=precision == "int8")
         file = path / TOKENIZER
         tokenizer = Tokenizer.load(file)
