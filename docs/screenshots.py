@@ -1,17 +1,14 @@
-"""Photographs the viewer for the pages: ``python docs/screenshots.py`` writes pictures/*.png.
+"""Photographs the page for the docs: ``python docs/screenshots.py`` writes pictures/*.png.
 
-The views are the one that viewing.md makes by hand, and those of the model that comes with regard;
-the browser is the Chromium of the system.
+The browser is the Chromium of the system.
 """
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
-from urllib.parse import quote
 
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
@@ -33,29 +30,45 @@ def by_hand() -> View:
     return namespace["view"]  # type: ignore[return-value]
 
 
+def finding() -> View:
+    return Lens.open("pocket-en-de").view(TIRED, "es", every=False)
+
+
 def explained() -> View:
-    return Lens.open("pocket-en-de").view(TIRED, "it")
+    return Lens.open("pocket-en-de").explain(TIRED, "it").view()
 
 
 def compared() -> View:
     return Lens.open("pocket-en-de").compare("bat", *BATS).view()
 
 
-SHOTS: dict[str, tuple[Callable[[], View], dict[str, object]]] = {
-    "viewing-head": (by_hand, {"view": "head", "heads": [0, 1], "query": 7, "theme": "light"}),
-    "explaining-it": (explained, {"view": "explain", "theme": "light"}),
-    "explaining-overview": (explained, {"view": "overview", "theme": "dark"}),
-    "explaining-bat": (compared, {"view": "compare", "theme": "light"}),
+SHOTS: dict[str, tuple[Callable[[], View], bool, list[str], str]] = {
+    "viewing-page": (by_hand, False, ['[data-read="7"]'], ".wrap"),
+    "viewing-cut": (finding, False, [".scissors"], ".wrap"),
+    "viewing-circuit": (finding, False, ["[data-door=circuit]"], ".deeper"),
+    "viewing-matrix": (finding, True, ["[data-door=matrix]"], ".deeper"),
+    "explaining-it": (explained, False, [], ".wrap"),
+    "explaining-overview": (finding, True, ["[data-door=heads]"], ".deeper"),
+    "explaining-bat": (compared, False, [], ".wrap"),
 }
+"""For each picture: the view, whether it is dark, what is clicked, and what is photographed."""
 
 
-def photograph(browser: Browser, file: Path, state: dict[str, object], picture: Path) -> None:
-    page = browser.new_page(viewport={"width": 1000, "height": 640}, device_scale_factor=2)
-    page.goto(f"{file.as_uri()}#{quote(json.dumps(state))}")
-    page.wait_for_selector(".viewer .main > *")
+def photograph(browser: Browser, file: Path, name: str) -> None:
+    _, dark, clicks, part = SHOTS[name]
+    page = browser.new_page(
+        viewport={"width": 1180, "height": 800},
+        device_scale_factor=2,
+        color_scheme="dark" if dark else "light",
+    )
+    page.goto(file.as_uri())
+    page.wait_for_selector(".doors button")
+    for click in clicks:
+        page.click(click)
     page.wait_for_timeout(800)
-    shot = Image.open(BytesIO(page.locator(".viewer").screenshot())).convert("RGB")
-    shot.quantize(256, dither=Image.Dither.NONE).save(picture, optimize=True)  # a third of the size
+    shot = Image.open(BytesIO(page.locator(part).screenshot())).convert("RGB")
+    small = shot.quantize(256, dither=Image.Dither.NONE)  # a third of the size
+    small.save(DOCS / "pictures" / f"{name}.png", optimize=True)
     page.close()
 
 
@@ -63,10 +76,10 @@ def main() -> None:
     """Write the pictures."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        for name, (made, state) in SHOTS.items():
+        for name, (made, *_) in SHOTS.items():
             file = Path(folder, f"{name}.html")
             made().save(file)
-            photograph(browser, file, state, DOCS / "pictures" / f"{name}.png")
+            photograph(browser, file, name)
         browser.close()
 
 

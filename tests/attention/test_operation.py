@@ -704,7 +704,6 @@ def test_autocast_gradients(regime: str) -> None:
 
 def test_importing_regard_loads_no_optional_dependency() -> None:
     optional = [
-        "anywidget",
         "ctranslate2",
         "gensim",
         "sacrebleu",

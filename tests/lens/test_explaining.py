@@ -189,7 +189,7 @@ def test_what_it_says_without_a_link(lens: Lens, translator: Translator) -> None
         with cut(translator.model, [edge], layers=e.layers):
             [found] = translator.translate([TEXT])
         assert effect.text == found.text
-    assert "With the link it → " in e.conclusion
+    assert "Without its link to “" in e.conclusion
 
 
 def test_a_language_model_says_the_next_word(tokenizer: Tokenizer) -> None:
@@ -254,7 +254,7 @@ def test_a_next_word_that_cannot_be_seen_is_spelled_out(lens: Lens) -> None:
         lens.explain(TEXT, "it", most=1), said="\n", translates=False, effects=(Effect(1, "it"),)
     )
     assert "\nnext: '\\n'\n" in str(e)
-    assert e.conclusion.endswith("the next word turns from '\\n' to \"it\".")
+    assert e.conclusion.endswith("the next word changes from '\\n' to “it”.")
 
 
 def test_words_that_cannot_be_seen_agree_with_nothing(tokenizer: Tokenizer) -> None:
@@ -355,9 +355,9 @@ def test_an_encoder_without_a_configuration(word_piece: tokenizers.Tokenizer) ->
 
 
 def test_turned() -> None:
-    assert turned("weil es zu müde war", "weil sie zu müde war") == 'from "es" to "sie"'
-    assert turned("a b c", "a x y c") == 'from "b" to "x y"'
-    assert turned("a b", "a") == 'from "a b" to "a"'
+    assert turned("weil es zu müde war", "weil sie zu müde war") == "from “es” to “sie”"
+    assert turned("a b c", "a x y c") == "from “b” to “x y”"
+    assert turned("a b", "a") == "from “a b” to “a”"
 
 
 def test_half_precision_is_explained(

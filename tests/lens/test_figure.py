@@ -34,12 +34,13 @@ def test_the_figure_tells_the_finding(tired: Why) -> None:
     shown = texts(figure.svg())
     assert shown[0] == "When it writes es, it looks back at animal."
     assert {"animal", "es", "1.00", "92\xa0%", "−90"} <= set(shown)
-    cut = texts(figure.picture("animal", cut=True).svg())
+    cut = texts(figure.picture(word="animal", cut=True).svg())
     assert cut[0] == "Without that link it writes sie instead of es."
     assert {"sie", "2\xa0%", "86\xa0%"} <= set(cut)
-    still = texts(figure.picture("it", cut=True).svg())[0]
+    still = texts(figure.picture(word="it", cut=True).svg())[0]
     assert still == "Without it it still writes es, at 79\xa0% instead of 92\xa0%."
-    assert tired._repr_html_() == figure._repr_html_() == figure.svg()
+    assert tired._repr_html_() == figure._repr_html_()
+    assert str(figure).startswith("When it writes “es”, it looks back at “animal”.\n")
     assert len(repr(figure)) < 80
 
 
@@ -71,11 +72,11 @@ def test_see_and_save(tmp_path: Path) -> None:
     figure = regard.see(TIRED, "es")
     for name in ("it.svg", "it.html"):
         figure.save(tmp_path / name)
-        assert (tmp_path / name).stat().st_size < 200_000
-    with pytest.raises(regard.OptionError, match=r"\.svg, \.png or \.pdf"):
+        assert (tmp_path / name).stat().st_size < 1_000_000
+    with pytest.raises(regard.OptionError, match=r"\.svg, \.png, \.pdf or \.txt"):
         figure.save(tmp_path / "it.gif")
     with pytest.raises(regard.WordError, match="no input word is 'cat'; there are The, animal"):
-        figure.picture("cat")
+        figure.picture(word="cat")
 
 
 def config(tokenizer: Tokenizer) -> Any:
@@ -100,7 +101,7 @@ def test_a_classifier_shows_its_class(tokenizer: Tokenizer) -> None:
     figure = regard.see("The street was wide", model=model, tokenizer=tokenizer)
     assert figure.findings[0].kind == "choice"
     assert texts(figure.svg())[0].startswith("When it chooses ")
-    assert "What it would choose" in " ".join(texts(figure.picture("street", cut=True).svg()))
+    assert "What it would choose" in " ".join(texts(figure.picture(word="street", cut=True).svg()))
 
 
 def test_an_encoder_shows_how_far_a_vector_moves(bert: Any, word_piece: Any) -> None:
@@ -110,6 +111,6 @@ def test_an_encoder_shows_how_far_a_vector_moves(bert: Any, word_piece: Any) -> 
     found = figure.findings[0]
     assert (found.kind, found.word) == ("vector", "tired")
     assert " attends most to " in texts(figure.svg())[0]
-    cut = texts(figure.picture("animal", cut=True).svg())
+    cut = texts(figure.picture(word="animal", cut=True).svg())
     assert cut[0].startswith("Without animal its vector keeps a cosine of ")
     assert "cosine" in cut

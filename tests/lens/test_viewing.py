@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from regard.errors import OptionError
 from regard.lens import Lens
-from regard.lens.viewing import answer_cut, text_of
+from regard.lens.methods import score
+from regard.lens.viewing import text_of
 from regard.nn import LanguageModel, Transformer, TransformerConfig
 from regard.text import Tokenizer
 from regard.text.words import Words
@@ -49,7 +48,7 @@ def test_a_translation_is_seen_on_both_sides(lens: Lens) -> None:
     assert kinds == [
         ("self", "text", "text"),
         ("self", "text", "text"),
-        ("masked", "translation", "translation"),
+        ("masked", "translation", "written so far"),
         ("cross", "translation", "text"),
     ]
     assert view.texts["translation"].text == e.said
@@ -66,10 +65,6 @@ def test_the_four_answers(lens: Lens) -> None:
         expected = e.scores(method.name)[:-1].double()
         torch.testing.assert_close(torch.as_tensor(method.values(len(e.names) - 1)), expected)
         assert method.agreement == e.agreement.get(method.name)
-    heads = explained.methods[3].by_head(len(e.names) - 1)
-    assert heads is not None
-    assert e.knockout_of_heads is not None
-    torch.testing.assert_close(torch.as_tensor(heads), e.knockout_of_heads[..., :-1].double())
 
 
 def test_links_that_were_not_cut_are_no_numbers_in_a_view(lens: Lens) -> None:
@@ -82,19 +77,43 @@ def test_links_that_were_not_cut_are_no_numbers_in_a_view(lens: Lens) -> None:
 def test_a_language_model_sees_only_what_came_before(tokenizer: Tokenizer) -> None:
     torch.manual_seed(0)
     model = LanguageModel(TransformerConfig.preset("tiny", vocabulary=tokenizer.size)).eval()
-    view = Lens(model, tokenizer).view("The bat hit", "hit")
+    view = Lens(model, tokenizer).view("The bat hit")
     assert [layer.kind for layer in view.layers] == ["masked"] * 4
     assert list(view.texts) == ["text"]
 
 
-def test_cutting_is_answered(lens: Lens) -> None:
-    view = lens.view(TEXT, "it")
-    words = view.texts["text"].words
-    it, animal = words.index("it"), words.index("animal")
-    reply = view.answer("cut", {"queries": "text", "keys": "text", "links": [[it, animal]]})
+def test_the_rows_of_the_decoder_are_the_words_being_written(lens: Lens) -> None:
+    view = lens.view(TEXT, 0, every=False)
+    rows, columns = view.texts["translation"], view.texts["written so far"]
+    assert rows.tokens[:-1] == columns.tokens[1:]
+    assert view.findings[0].word == rows.words[0]
+    analysis = lens.analyse(TEXT)
+    for layer in view.layers:
+        if layer.kind == "cross":
+            break
+    else:
+        raise AssertionError("no cross-attention")
+    expected = next(
+        analysis.translated.seen[name]
+        for name in analysis.translated.seen
+        if analysis.translated.seen.kind(name) == "cross"
+    )
+    torch.testing.assert_close(layer.look.weights(), expected.weights())
+
+
+def test_measures_are_those_of_the_methods(lens: Lens) -> None:
+    measures = lens.measures(TEXT, 0)
+    prediction = lens.analyse(TEXT).prediction(0, None)
+    names = [method.name for method in measures.methods]
+    assert names[0] == "knockout"
+    assert "integrated-gradients" not in names
+    for method in measures.methods:
+        expected = score(method.name, prediction)[: len(measures.words)].double()
+        torch.testing.assert_close(torch.as_tensor(method.scores), expected)
+
+
+def test_a_cut_moves_the_vector_as_the_explanation_says(lens: Lens) -> None:
     found = lens.without(TEXT, [("it", "animal")])
-    assert reply == {"before": found.before, "after": found.after, "note": found.note}
-    assert json.dumps(reply)
     e = lens.explain(TEXT, "it")
     moved = found.moved[e.words.find("it")]
     assert moved == pytest.approx(float(e.knockout[e.words.find("animal")]), rel=1e-3)
@@ -109,19 +128,8 @@ def test_cutting_several_links_at_once(lens: Lens) -> None:
     assert found.note.startswith("it moves by ")
 
 
-@pytest.mark.parametrize("links", [[[99, 0]], [[0]], "it", [["it", "animal"]]])
-def test_links_that_are_none(lens: Lens, links: object) -> None:
-    with pytest.raises(OptionError, match="expected pairs of word numbers from 0 to"):
-        answer_cut(lens, TEXT, {"links": links})
-
-
-def test_links_of_the_translation_cannot_be_cut(lens: Lens) -> None:
-    with pytest.raises(OptionError, match="only links within the text"):
-        answer_cut(lens, TEXT, {"links": [[0, 1]], "queries": "translation"})
-
-
 def test_a_page_is_written(lens: Lens, tmp_path: Path) -> None:
-    lens.view(TEXT, "it").save(tmp_path / "it.html")
+    lens.view(TEXT, 0, every=False).save(tmp_path / "it.html")
     assert (tmp_path / "it.html").stat().st_size > 10_000
     compared = lens.compare("bat", "The bat hit the ball.", "a bat", among=[TEXT]).view()
     assert compared.compared is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,10 +14,11 @@ from starlette.testclient import TestClient
 
 from regard.errors import OptionError
 from regard.lens import Lens
+from regard.lens.viewing import compared_of
 from regard.serve import Limits, guard, make
 from regard.serve.guard import POLICY
 from regard.translate import Translator
-from regard.view import html
+from regard.view import page, payload
 
 TEXT = "The animal didn't cross the street because it was too tired."
 OTHER = "because the bat hit it"
@@ -25,10 +27,13 @@ TWICE = "it was it"
 WORDS = [*TEXT[:-1].split(), "."]
 
 
-CELL = {"text": SHORT, "layer": 0, "head": 0, "query": 0, "key": 0}
+CELL = {"text": SHORT, "query": "theu", "key": "it", "layer": 0, "head": 0}
 QUESTIONS: dict[str, dict[str, Any]] = {
     "words": {"text": SHORT},
-    "view": {"text": SHORT, "word": "it"},
+    "figure": {"text": SHORT, "word": 0},
+    "attention": {"text": SHORT},
+    "measures": {"text": SHORT, "word": 0},
+    "why": {"text": SHORT, "word": 0, "instead": "was"},
     "explain": {"text": SHORT, "word": 1, "tokens": True},
     "steps": CELL,
     "translate": {"text": SHORT},
@@ -43,12 +48,31 @@ def test_words(client: Any) -> None:
     assert client.post("/api/words", {"text": TEXT}).json() == {"words": WORDS}
 
 
-def test_view(client: Any, lens: Lens) -> None:
-    reply = client.post("/api/view", {"text": SHORT, "word": "it"}).json()
-    assert reply["live"] == ["steps", "cut"]
-    assert reply["payload"] == json.loads(json.dumps(lens.view(SHORT, "it").payload(steps=())))
-    assert reply["payload"]["explained"]["word"] == 1
-    assert client.post("/api/view", {"text": SHORT, "word": 1}).json() == reply
+def same(reply: Any, made: Any) -> bool:
+    return bool(reply.json() == json.loads(json.dumps(made)))
+
+
+def test_figure_and_attention_make_the_page(client: Any, lens: Lens) -> None:
+    view = lens.view(SHORT, every=False, layers=False)
+    assert same(client.post("/api/figure", {"text": SHORT}), view.payload())
+    found = client.post("/api/figure", {"text": SHORT, "word": 2}).json()["findings"]
+    assert [one["position"] for one in found] == [2]
+    made = client.post("/api/attention", {"text": SHORT}).json()
+    whole = json.loads(json.dumps(lens.view(SHORT, every=False).payload()))
+    assert (made["layers"], made["texts"]) == (whole["layers"], whole["texts"])
+    assert len(made["layers"]) == 4
+
+
+def test_why_and_measures(client: Any, lens: Lens) -> None:
+    reply = client.post("/api/why", {"text": SHORT, "word": 0, "instead": "was"}).json()
+    assert (reply["position"], reply["instead"]) == (0, "was")
+    exact = lens.why(SHORT, 0, instead="was")
+    assert reply["probability"] == pytest.approx(exact.probability, abs=1e-4)
+    assert [one["word"] for one in reply["words"]] == [one.word for one in exact.words]
+    measures = lens.measures(SHORT, 0)
+    made = client.post("/api/measures", {"text": SHORT, "word": 0})
+    assert same(made, payload.measures_data(measures))
+    assert measures.methods[0].name == "knockout"
 
 
 def test_explain(client: Any, lens: Lens) -> None:
@@ -61,12 +85,12 @@ def test_explain(client: Any, lens: Lens) -> None:
 
 
 def test_steps(client: Any, lens: Lens) -> None:
-    cell = {"layer": 1, "head": 1, "query": 3, "key": 2}
-    reply = client.post("/api/steps", {"text": SHORT, "word": "it", **cell}).json()
-    assert reply == lens.view(SHORT, "it").answer("steps", cell)
-    look = lens.view(SHORT, "it").layers[1].look
-    assert reply["weight"] == pytest.approx(float(look.weights()[0, 1, 3, 2]), abs=1e-6)
-    assert client.post("/api/steps", {"text": SHORT, **cell}).json() == reply
+    reply = client.post("/api/steps", CELL)
+    exact = lens.steps(SHORT, query="theu", key="it", layer=0, head=0)
+    assert same(reply, exact.to_data())
+    assert reply.json()["weight"] == pytest.approx(exact.weight)
+    strongest = client.post("/api/steps", {"text": SHORT, "query": "theu", "key": "it"})
+    assert same(strongest, lens.steps(SHORT, query="theu", key="it").to_data())
 
 
 def test_translate(client: Any, lens: Lens, translator: Translator) -> None:
@@ -93,15 +117,13 @@ def test_compare(client: Any, lens: Lens) -> None:
     reply = client.post("/api/compare", question).json()
     found = lens.compare("it", SHORT, OTHER)
     assert reply["comparison"] == {**found.to_data(), "conclusion": found.conclusion}
-    assert reply["payload"] == json.loads(json.dumps(found.view().payload()))
-    assert reply["live"] == []
-    page = client.post("/api/page", question)
-    assert page.text == found.view().html()
+    assert reply["compared"] == json.loads(json.dumps(payload.compared_data(compared_of(found))))
+    assert client.post("/api/page", question).text == found.view().html()
 
 
 def test_page(client: Any, lens: Lens) -> None:
-    reply = client.post("/api/page", {"text": SHORT, "word": "it"})
-    assert reply.text == lens.view(SHORT, "it").html()
+    reply = client.post("/api/page", {"text": SHORT, "word": 1})
+    assert reply.text == lens.view(SHORT, 1).html()
     assert reply.headers["content-disposition"] == 'attachment; filename="regard.html"'
 
 
@@ -129,66 +151,70 @@ def test_every_route_is_described_and_answers_so(client: Any) -> None:
 
 
 class Counting(Lens):
-    """A lens that counts how often it explains."""
+    """A lens that counts how often it summarises."""
 
     count = 0
 
-    def explain(self, *given: Any, **options: Any) -> Any:
+    def summary(self, *given: Any, **options: Any) -> Any:
         self.count += 1
-        return super().explain(*given, **options)
+        return super().summary(*given, **options)
 
 
-def test_what_was_explained_is_kept(translator: Translator, checked: Callable[..., Any]) -> None:
+def test_recent_replies_are_kept(translator: Translator, checked: Callable[..., Any]) -> None:
     lens = Counting(translator)
     client = checked(lens)
-    client.post("/api/view", {"text": SHORT, "word": "it"})
-    client.post(
-        "/api/steps", {"text": SHORT, "word": 1, "layer": 0, "head": 0, "query": 0, "key": 0}
-    )
-    client.post("/api/explain", {"text": SHORT, "word": "it"})
-    client.post("/api/page", {"text": SHORT, "word": "it"})
+    first = client.post("/api/heads", {"text": SHORT})
+    again = client.post("/api/heads", {"text": SHORT})
     assert lens.count == 1
-    client.post("/api/view", {"text": SHORT, "word": "tired"})
-    assert lens.count == 2
+    assert again.content == first.content
+    assert again.headers["content-type"] == first.headers["content-type"]
+    client.post("/api/words", {"text": SHORT})  # another question about the same
+    client.post("/api/heads", {"text": SHORT, "tokens": True})
+    client.post("/api/heads", {"text": OTHER})
+    assert lens.count == 3
     forgets = checked(lens, Limits(kept=1, seconds=600))
     for _ in range(2):
-        forgets.post("/api/view", {"text": SHORT, "word": "it"})
-    assert lens.count == 4
+        forgets.post("/api/heads", {"text": SHORT})
+    assert lens.count == 5
 
 
 REFUSED: list[tuple[str, Any, int, str]] = [
-    ("view", {"word": "it"}, 400, "text is missing"),
-    ("view", {"text": TEXT}, 400, "word is missing"),
-    ("view", {"text": TEXT, "word": None}, 400, "word is missing"),
-    ("view", {"text": 5, "word": "it"}, 400, "text is a number, expected a string"),
-    ("view", {"text": " \n", "word": 0}, 400, "text is empty; give it at least a word"),
-    ("view", {"text": "\ud800", "word": 0}, 400, "text has characters that are not Unicode"),
-    ("view", {"text": TEXT, "word": "\udfff"}, 400, "word has characters that are not Unicode"),
-    ("view", {"text": TEXT, "word": True}, 400,
+    ("explain", {"word": "it"}, 400, "text is missing"),
+    ("explain", {"text": TEXT}, 400, "word is missing"),
+    ("explain", {"text": TEXT, "word": None}, 400, "word is missing"),
+    ("explain", {"text": 5, "word": "it"}, 400, "text is a number, expected a string"),
+    ("explain", {"text": " \n", "word": 0}, 400, "text is empty; give it at least a word"),
+    ("explain", {"text": "\ud800", "word": 0}, 400, "text has characters that are not Unicode"),
+    ("explain", {"text": TEXT, "word": "\udfff"}, 400, "word has characters that are not Unicode"),
+    ("explain", {"text": TEXT, "word": True}, 400,
      "word is a boolean, expected a word or its number from 0"),
-    ("view", {"text": TEXT, "word": 1.5}, 400,
+    ("explain", {"text": TEXT, "word": 1.5}, 400,
      "word is a number, expected a word or its number from 0"),
-    ("view", {"text": TEXT, "word": "it", "wrod": 1}, 400,
-     "'wrod' is unknown, expected text, word"),
-    ("view", {"text": TEXT, "word": "dog"}, 422, "the text has no word 'dog'; it has The, animal"),
-    ("view", {"text": TWICE, "word": "it"}, 422,
+    ("explain", {"text": TEXT, "word": "it", "wrod": 1}, 400,
+     "'wrod' is unknown, expected text, word, tokens"),
+    ("explain", {"text": TEXT, "word": "dog"}, 422, "the text has no word 'dog'; it has The, anim"),
+    ("explain", {"text": TWICE, "word": "it"}, 422,
      "the text has 'it' 2 times; say which: it#1 or it#2"),
-    ("view", {"text": TEXT, "word": 12}, 422, "word 12, but the text has 12, numbered from 0"),
-    ("view", {"text": TEXT, "word": -1}, 422, "word -1, but the text has 12, numbered from 0"),
-    ("view", {"text": TEXT, "word": 10**30}, 422, f"word {10**30}, but the text has 12"),
+    ("explain", {"text": TEXT, "word": 12}, 422, "word 12, but the text has 12, numbered from 0"),
+    ("explain", {"text": TEXT, "word": -1}, 422, "word -1, but the text has 12, numbered from 0"),
+    ("explain", {"text": TEXT, "word": 10**30}, 422, f"word {10**30}, but the text has 12"),
     ("explain", {"text": TEXT, "word": 1, "tokens": "yes"}, 400,
      "tokens is a string, expected true or false"),
-    ("view", {"text": "a" * 2001, "word": 0}, 413,
+    ("explain", {"text": "a" * 2001, "word": 0}, 413,
      "text has 2,001 characters, but no more than 2,000 are read"),
-    ("view", {"text": TEXT, "word": "a" * 201}, 413,
+    ("explain", {"text": TEXT, "word": "a" * 201}, 413,
      "word has 201 characters, but no more than 200 are read"),
     ("steps", {**CELL, "layer": -1}, 400, "layer is -1, expected a whole number from 0"),
     ("steps", {**CELL, "layer": "0"}, 400, "layer is a string, expected a whole number from 0"),
-    ("steps", {**CELL, "layer": 9}, 422,
-     "answer: layer 9 asked for, but there are 4, numbered from 0"),
-    ("steps", {**CELL, "key": 999}, 422, "steps: key 999 asked for, but 'encoder 0' has"),
+    ("steps", {**CELL, "layer": 9}, 422, "steps: layer 9"),
+    ("steps", {**CELL, "key": "dog"}, 422, "steps: no word"),
+    ("steps", {**CELL, "key": 1}, 400, "key is a number, expected a string"),
+    ("figure", {"text": TEXT, "word": 99}, 422, "word 99, but there are "),
+    ("figure", {"text": TEXT, "word": "zebra"}, 422, "why: "),
+    ("why", {"text": TEXT, "word": 0, "instead": 3}, 400,
+     "instead is a number, expected a string"),
     ("cut", {"text": TEXT, "links": [[0, 99]]}, 422,
-     "cut: links [(0, 99)], expected pairs of word numbers from 0 to 11"),
+     "word 99, but the text has 12, numbered from 0"),
     ("cut", {"text": TEXT, "links": []}, 400, "links expected pairs of numbers of words, [["),
     ("cut", {"text": TEXT, "links": [[0, -1]]}, 400, "links expected pairs of numbers of words"),
     ("cut", {"text": TEXT, "links": {"0": 1}}, 400, "links expected pairs of numbers of words"),
@@ -255,15 +281,14 @@ def test_only_json_is_taken(client: Any) -> None:
 
 def test_long_errors_are_shortened(client: Any) -> None:
     text = " ".join(f"word{'x' * 150}{i}" for i in range(12))
-    said = client.refused("/api/view", 422, json={"text": text, "word": "dog"})
+    said = client.refused("/api/explain", 422, json={"text": text, "word": "dog"})
     assert len(said) == 401
     assert said.endswith("…")
 
 
-@pytest.mark.parametrize("path", ["/nowhere", "/api/view/", "/view/static/page.js",
-                                  "/serve/static/index.html", "/serve/static/%2e%2e/application.py",
-                                  "/serve/static/%2e%2e%2fapplication.py",
-                                  "/serve/static/%2fetc%2fpasswd"])  # fmt: skip
+@pytest.mark.parametrize("path", ["/nowhere", "/api/why/", "/static/page.js",
+                                  "/static/%2e%2e/page.py", "/%2e%2e%2fapplication.py",
+                                  "/%2fetc%2fpasswd"])  # fmt: skip
 def test_unknown_addresses(client: Any, path: str) -> None:
     reply = client.plain.get(path)
     assert reply.status_code == 404
@@ -271,7 +296,7 @@ def test_unknown_addresses(client: Any, path: str) -> None:
 
 
 def test_other_methods(client: Any) -> None:
-    reply = client.plain.get("/api/view")
+    reply = client.plain.get("/api/why")
     assert reply.status_code == 405
     assert reply.json() == {"error": "this address takes another method"}
     assert reply.headers["allow"] == "POST"
@@ -298,7 +323,7 @@ def test_the_host_is_checked(lens: Lens, host: str, welcome: bool) -> None:
         assert reply.headers["content-security-policy"] == POLICY
 
 
-@pytest.mark.parametrize("path", ["/", "/api/health", "/nowhere", "/serve/static/main.js"])
+@pytest.mark.parametrize("path", ["/", "/api/health", "/nowhere", "/page.js"])
 def test_headers(client: Any, path: str) -> None:
     headers = client.plain.get(path, headers={"Origin": "https://evil.example"}).headers
     assert headers["content-security-policy"] == POLICY
@@ -314,17 +339,23 @@ def test_headers(client: Any, path: str) -> None:
 
 def test_another_site_is_not_let_in(client: Any) -> None:
     asked = {"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"}
-    reply = client.plain.options("/api/view", headers=asked)
+    reply = client.plain.options("/api/why", headers=asked)
     assert reply.status_code == 405
     assert not [name for name in reply.headers if name.startswith("access-control")]
 
 
-def test_the_viewer_is_served_as_it_is(client: Any) -> None:
-    for name in html.modules():
-        if name != "page.js":
-            reply = client.plain.get(f"/view/static/{name}")
-            assert reply.text == html.source(name)
-            assert reply.headers["content-type"] == "text/javascript; charset=utf-8"
+def test_the_page_is_served_as_it_is(client: Any) -> None:
+    for path, text, kind in (
+        ("/page.js", page.script(), "text/javascript"),
+        ("/page.css", page.style(), "text/css"),
+    ):
+        reply = client.plain.get(path)
+        assert reply.text == text
+        assert reply.headers["content-type"] == f"{kind}; charset=utf-8"
+    document = client.plain.get("/").text
+    assert re.findall(r'<script[^>]*src="([^"]+)"', document) == ["page.js"]
+    assert not re.search(r"<style|\sstyle=|\son\w+=|https?:", document)
+    assert '"model":"tiny"' in document
 
 
 def test_nothing_that_is_typed_is_logged(
@@ -333,13 +364,13 @@ def test_nothing_that_is_typed_is_logged(
     caplog.set_level(logging.DEBUG, "regard.serve")
     quiet = checked(lens)
     quiet.post("/api/words", {"text": "zebra"})
-    quiet.refused("/api/view", 422, json={"text": "zebra", "word": "unzebra"})
+    quiet.refused("/api/explain", 422, json={"text": "zebra", "word": "unzebra"})
     quiet.plain.get("/zebra", params={"text": "zebra"})
     quiet.plain.get("/", params={"text": "zebra"}, headers={"Host": "zebra"})
     lines = [record.getMessage() for record in caplog.records if record.name == "regard.serve"]
     assert [line.split(",")[0] for line in lines] == [
         "POST /api/words 200",
-        "POST /api/view 422",
+        "POST /api/explain 422",
         "GET (unknown path) 404",
         "GET (unknown path) 421",
     ]

@@ -19,9 +19,12 @@ LONG = "because it was tired " * 40
 """Within the limit of characters, and of more than 100 tokens."""
 QUESTIONS = {
     "words": {"text": LONG},
-    "view": {"text": LONG, "word": 0},
+    "figure": {"text": LONG, "word": 0},
+    "attention": {"text": LONG},
+    "measures": {"text": LONG},
+    "why": {"text": LONG},
     "explain": {"text": LONG, "word": 0},
-    "steps": {"text": LONG, "layer": 0, "head": 0, "query": 0, "key": 0},
+    "steps": {"text": LONG, "query": "it", "key": "it"},
     "translate": {"text": LONG},
     "cut": {"text": LONG, "links": [[0, 0]]},
     "heads": {"text": LONG},

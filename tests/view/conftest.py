@@ -1,7 +1,9 @@
-"""Views to test on: seeded random heads of the shapes that real models have."""
+"""Views to test on, with seeded random heads, and a browser that opens them without a network."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from importlib.resources import files
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,15 +48,13 @@ def explained(word: int = 7) -> Explained:
     draw = torch.Generator().manual_seed(5)
     scores = torch.rand(4, 11, generator=draw)
     scores[3] -= 0.3  # cutting may also help
-    heads = torch.rand(2, 4, 11, generator=draw)
     methods = (
-        Method("attention", scores[0], heads=heads, agreement=0.41, note="mean weight"),
+        Method("attention", scores[0], agreement=0.41, note="mean weight"),
         Method("norm", scores[1], agreement=-0.2),
         Method("rollout", scores[2], agreement=0.55),
         Method("knockout", scores[3], note="change when the link is cut"),
     )
-    names = ("encoder 1", "encoder 2")
-    return Explained(word, "source", "source", methods, "Cutting it changes most.", names)
+    return Explained(word, "source", "source", methods, "Cutting it changes most.")
 
 
 def compared() -> Compared:
@@ -97,3 +97,59 @@ def samples() -> Any:
 def view() -> View:
     """The view that most tests look at."""
     return translation()
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
+    """Opens a page from disk with the network off; it may ask for nothing, and nothing may fail."""
+    folder = tmp_path_factory.mktemp("pages")
+    contexts: list[Any] = []
+    requests: list[str] = []
+    troubles: list[str] = []
+
+    def open_page(document: str, **options: Any) -> Any:
+        path = folder / f"{len(contexts)}.html"
+        path.write_text(document, encoding="utf-8")
+        wide = {"viewport": {"width": 1300, "height": 900}}
+        context = browser.new_context(offline=True, **(wide | options))
+        contexts.append(context)
+        shown = context.new_page()
+        shown.set_default_timeout(20_000)
+        shown.on("request", lambda request: requests.append(request.url))
+        shown.on("pageerror", lambda error: troubles.append(str(error)))
+        shown.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
+        shown.on("console", lambda said: troubles.append(said.text) if said.type == "error" else 0)
+        shown.goto(path.as_uri())
+        shown.wait_for_selector(".doors button")
+        return shown
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert troubles == []
+    strange = [one for one in requests if not one.startswith((folder.as_uri(), "blob:"))]
+    assert strange == []
+
+
+@pytest.fixture(scope="session")
+def audit() -> Callable[..., list[str]]:
+    """What axe-core finds critical or serious on a page, on light and on dark paper."""
+    pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is not installed")
+    axe = (files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
+
+    def check(page: Any, state: str, part: str = "html") -> list[str]:
+        told: list[str] = []
+        if not page.evaluate("'axe' in window"):
+            page.evaluate(axe)
+        for theme, options in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
+            page.evaluate("theme => { document.documentElement.dataset.theme = theme; }", theme)
+            found = page.evaluate("given => axe.run(...given)", [part, options])
+            told += [
+                f"{state}, {theme}: {one['id']} at {[node['target'] for node in one['nodes']][:4]}"
+                for one in found["violations"]
+                if one["impact"] in ("critical", "serious")
+            ]
+        page.evaluate("delete document.documentElement.dataset.theme")
+        return told
+
+    return check

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
+import jaxtyping
 import pytest
 
 from regard.lens import Lens, Why
-from regard.view import Figure
+from regard.view import View
 
 TIRED = "The animal didn't cross the street because it was too tired."
 HOSTILE = (
@@ -22,36 +22,40 @@ HOSTILE = (
     "🦊🦊",
     "中文",
 )
+Opened = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
-def why() -> Why:
-    return Lens.open("pocket-en-de").why(TIRED, "es", most=6, control=2)
+def found() -> tuple[Why, View]:
+    """The finding about *es*, and a page with all layers on which *Das* can be selected, too."""
+    checked = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)  # as users run it: four times as fast
+    lens = Lens.open("pocket-en-de")
+    analysis = lens.analyse(TIRED)
+    why, other = (lens.why(analysis, word, most=6, control=2) for word in ("es", 0))
+    view = lens.view(analysis, "es", every=False)
+    jaxtyping.config.update("jaxtyping_disable", checked)
+    findings = [why.figure_data(), other.figure_data()]
+    return why, View(view.texts, view.layers, findings=findings, measures=view.measures)
 
 
 @pytest.fixture(scope="module")
-def page(browser: Any, why: Why, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The page, opened from disk with the network off; nothing else may be asked for."""
-    path = tmp_path_factory.mktemp("figure") / "it.html"
-    other = replace(why, word="Das", position=0)  # to select
-    why.view(other).save(path)
-    assert path.stat().st_size < 300_000
-    context = browser.new_context(offline=True, viewport={"width": 1300, "height": 900})
-    shown, troubles, requests = context.new_page(), [], []
-    shown.set_default_timeout(20_000)
-    shown.on("pageerror", lambda error: troubles.append(str(error)))
-    shown.on("console", lambda said: troubles.append(said.text) if said.type == "error" else 0)
-    shown.on("request", lambda request: requests.append(request.url))
-    shown.goto(path.as_uri())
-    yield shown
-    assert troubles == []
-    assert all(one.startswith("file://") for one in requests)
-    context.close()
+def why(found: tuple[Why, View]) -> Why:
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def page(opened: Opened, found: tuple[Why, View]) -> Any:
+    document = found[1].html()
+    assert len(document.encode()) < 1_000_000
+    return opened(document)
 
 
 @pytest.fixture(autouse=True)
 def restored(page: Any) -> None:
     """Each test begins with the link that is looked at most, uncut."""
+    page.evaluate("document.querySelector('.back')?.click()")
+    page.evaluate("document.querySelector('button[data-written=\"7\"]')?.click()")
     page.evaluate("document.querySelector('.scissors.cut')?.click()")
     page.click("[data-read='1']")
 
@@ -106,12 +110,78 @@ def test_columns_cut_and_words_select(page: Any) -> None:
     assert page.locator("[data-cell][aria-pressed=true]").get_attribute("data-cell") == "0 0"
 
 
-def test_another_written_word_is_selected(page: Any) -> None:
+def test_another_written_word_is_selected(page: Any, found: tuple[Why, View]) -> None:
+    told = next(one for one in found[1].findings if one.position == 0)
     page.click("[data-written='0']")
+    assert headline(page) == "".join(text for text, _ in told.headline)
     assert headline(page).startswith("When it writes Das, it looks ")
     assert page.locator(".word.on").inner_text() == "Das"
+    page.click(".scissors")
+    cut = told.reads[told.selected].cut_headline
+    assert headline(page) == "".join(text for text, _ in cut)
     page.click("[data-written='7']")
     assert page.locator(".word.on").inner_text() == "es"
+
+
+def test_what_a_word_attends_to_while_it_is_read(page: Any, found: tuple[Why, View]) -> None:
+    page.click("[data-read='7']")
+    assert page.locator("button.aside").inner_text() == "what it attends to while it is read"
+    page.click("button.aside")
+    assert headline(page).startswith("it attends most to ")
+    assert page.locator(".text .on").inner_text() == "it"
+    assert page.locator(".scissors").count() == 0
+    text = found[1].texts["text"]
+    it = next(unit for unit in text.units() if unit.label == "it")
+    weights = [
+        layer.look.weights(queries=list(it.tokens))[0].mean(-2)
+        for layer in found[1].layers
+        if layer.queries == layer.keys == "text"
+    ]
+    key = text.units()[int(page.locator(".text .hit").get_attribute("data-read"))]
+    cells = page.eval_on_selector_all("[data-cell]", "all => all.map(one => ({...one.dataset}))")
+    assert len(cells) == sum(len(layer) for layer in weights)
+    for cell in cells:
+        layer, head = map(int, cell["cell"].split())
+        exact = float(weights[layer][head, list(key.tokens)].sum())
+        assert float(cell["weight"]) == pytest.approx(exact, abs=2e-5)
+    page.click("button.back")
+    assert headline(page) == "When it writes es, it looks back at animal."
+
+
+def test_going_deeper_begins_with_what_is_selected(page: Any, found: tuple[Why, View]) -> None:
+    page.click("[data-cell='2 1']")
+    page.click("[data-door=matrix]")
+    page.wait_for_selector(".live .value")
+    assert page.locator(".live").inner_text().startswith("cross 2, head 1: es → animal ")
+    page.click("[data-door=measures]")
+    page.wait_for_selector(".measures")
+    [measures] = found[1].measures
+    names = [method.name for method in measures.methods]
+    shown = page.locator(".measures thead th").all_inner_texts()
+    assert [one.split("\n")[0] for one in shown] == names
+    numbers = page.locator(".measures tr[data-word='1'] .number").all_inner_texts()
+    exact = [float(method.scores[1]) for method in measures.methods]
+    assert [float(one.replace("−", "-")) for one in numbers] == pytest.approx(exact, abs=6e-3)
+    page.click("[data-door=circuit]")
+    page.wait_for_selector(".circuit path")
+    strongest = found[1].findings[0].circuit
+    assert page.locator(".circuit path").count() == len(strongest) > 5
+    page.click("[data-door=circuit]")
+    assert page.locator(".panel").is_hidden()
+
+
+def test_axe_finds_nothing_serious(page: Any, audit: Callable[..., list[str]]) -> None:
+    found = audit(page, "finding")
+    page.click("[data-door=circuit]")
+    page.wait_for_selector(".circuit")
+    found += audit(page, "circuit", ".deeper")
+    page.click("[data-door=circuit]")
+    page.click(".scissors")
+    found += audit(page, "cut", "main")
+    page.click(".scissors")
+    page.click("button.aside")
+    found += audit(page, "attention", "main")
+    assert found == []
 
 
 def test_the_keyboard_is_enough(page: Any) -> None:
@@ -131,7 +201,8 @@ def test_targets_are_large_enough_and_nothing_leaves_a_phone(page: Any) -> None:
         page.set_viewport_size({"width": width, "height": 844})
         page.wait_for_timeout(50)
         sizes = page.eval_on_selector_all(
-            "button", "all => all.map(b => b.getBoundingClientRect()).map(r => [r.width, r.height])"
+            "button",
+            "all => all.map(b => b.getBoundingClientRect()).map(r => [r.width, r.height])",
         )
         assert min(min(size) for size in sizes) >= 24
         wide = page.evaluate("document.documentElement.scrollWidth")
@@ -139,24 +210,21 @@ def test_targets_are_large_enough_and_nothing_leaves_a_phone(page: Any) -> None:
     page.set_viewport_size({"width": 1300, "height": 900})
 
 
-def test_hostile_text_is_text(browser: Any, why: Why) -> None:
-    data = json.loads(json.dumps({**why.to_data(), "row": why.row.to_data()}))
+def test_hostile_text_is_text(opened: Opened, why: Why) -> None:
+    data = json.loads(json.dumps(why.figure_data()))
     for one, word in zip(data["words"], HOSTILE, strict=False):
         one["word"] = word
     data["text"] = data["note"] = " ".join(HOSTILE)
     data["output_words"] = [*HOSTILE, "x" * 400, *data["output_words"][7:]]
-    figure = Figure([data])
-    context = browser.new_context(viewport={"width": 390, "height": 844})
-    shown = context.new_page()
-    asked: list[Any] = []
-    shown.on("dialog", lambda dialog: (asked.append(dialog), dialog.dismiss()))
-    shown.set_content(figure.html())
-    assert shown.locator("img").count() == 0
+    view = View(findings=[data])
+    shown = opened(view.html(), viewport={"width": 390, "height": 844})
     assert shown.locator("[data-read='0']").inner_text() == HOSTILE[0]
     assert "\u202e" not in shown.locator("[data-read='2']").inner_text()
-    assert shown.evaluate("document.documentElement.scrollWidth") <= 390
-    shown.set_content(figure.svg())
+    for door in ("circuit", "layers", "data"):
+        shown.click(f"[data-door={door}]")
+        assert shown.locator("img").count() == 0
+        assert shown.evaluate("document.documentElement.scrollWidth") <= 390
+    shown = shown.context.new_page()
+    shown.set_content(view.svg())
     assert shown.locator("img").count() == 0
-    assert asked == []
-    assert not re.search("[\u2028\u202e]", figure.svg())
-    context.close()
+    assert not re.search("[\u2028\u202e]", view.svg())

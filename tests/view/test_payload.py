@@ -1,21 +1,17 @@
-"""The payload: true to the look, as small as promised, and what its schema says."""
+"""The payload: true to the look, and as small as promised."""
 
 from __future__ import annotations
 
 import base64
 import json
-from importlib.resources import files
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 import torch
 
-import regard
 from regard.errors import OptionError
-from regard.view import Layer, Sparsity, Text, View, html, payload
-from regard.view._cells import as_data, cell
+from regard.view import Layer, Sparsity, Text, View, attention_view, page, payload
 
 UNIT = 65535
 
@@ -93,14 +89,14 @@ def test_a_row_that_sees_nothing_loses_nothing(samples: Any) -> None:
     assert made["kept"] == [1.0] * 4
 
 
-@pytest.mark.parametrize("steps", [None, ("it", "Tier"), ()])
-def test_it_is_what_its_schema_says(steps: tuple[str, ...] | None, samples: Any) -> None:
-    schema = json.loads((files("regard.view") / "payload.schema.json").read_text("utf-8"))
-    made = json.loads(payload.text_of(samples.translation().payload(steps)))
-    jsonschema.Draft202012Validator(schema).validate(made)
-    made["layers"][0]["kind"] = "sideways"
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(made, schema)
+def test_plain_weights_are_those_that_were_given() -> None:
+    exact = torch.rand(2, 3, 5, 5).softmax(-1)
+    for given in (exact, [layer[None] for layer in exact]):  # as a tensor, and as transformers does
+        view = attention_view(given, list("abcde"))
+        made = view.payload()
+        found = np.stack([dense(layer, 5, 5) for layer in made["layers"]])
+        np.testing.assert_allclose(found, exact.numpy(), atol=1 / UNIT)
+        assert made["steps"] == [None, None]  # queries and keys are not known
 
 
 def test_nothing_in_it_can_end_the_script(samples: Any) -> None:
@@ -120,15 +116,19 @@ def test_saved_steps_are_those_of_the_look(samples: Any) -> None:
         assert queries == ([2] if layer.queries == "target" else [8])
         head, query = 3, queries[0]
         keys = unpacked(made["keys"], "<u4").reshape(4, -1)[head]
-        for j, key in enumerate(keys.tolist()):
-            exact = cell(layer, head, query, key)
-            row = {name: unpacked(made[name], "<f4").reshape(4, 1, -1)[head, 0, j]
-                   for name in ("score", "scaled", "entered", "weight")}  # fmt: skip
-            for name, value in row.items():
-                assert value == pytest.approx(getattr(exact, name), abs=1e-6)
-            for name in ("k", "v"):
-                vector = unpacked(made[name], "<f4").reshape(4, len(keys), -1)[head, j]
-                np.testing.assert_array_equal(vector, getattr(exact, name))
+        look = layer.look
+        exact = {
+            "score": look.compared([query], [head]),
+            "entered": look.scores([query], [head]),
+            "weight": look.weights([query], [head]),
+        }
+        for name, row in exact.items():
+            found = unpacked(made[name], "<f4").reshape(4, -1)[head]
+            np.testing.assert_allclose(found, row[0, 0, 0].numpy()[keys], atol=1e-6)
+        group = head * look.k.shape[1] // 4
+        for name, vectors in (("k", look.k), ("v", look.v)):
+            found = unpacked(made[name], "<f4").reshape(4, len(keys), -1)[head]
+            np.testing.assert_array_equal(found, vectors[0, group].numpy()[keys])
 
 
 def test_saved_steps_of_long_texts_hold_the_chosen_words_and_the_strongest_keys(
@@ -147,25 +147,6 @@ def test_saved_steps_of_long_texts_hold_the_chosen_words_and_the_strongest_keys(
         assert len(set(keys[head].tolist())) == made["keysPerHead"] == 18
 
 
-def test_a_cell_adds_up(samples: Any) -> None:
-    look = samples.looked(9, kv_heads=2, mask=regard.causal, bias=torch.randn(1, 4, 9, 9))
-    layer = Layer("one", "masked", "t", "t", look)
-    found = cell(layer, 3, 5, 2)
-    assert found.score == pytest.approx(float(found.q @ found.k), abs=1e-4)
-    assert found.scaled == pytest.approx(found.score / 8**0.5, abs=1e-5)
-    assert found.entered != pytest.approx(found.scaled, abs=1e-3)
-    assert found.weight == pytest.approx(float(np.exp(found.entered - found.logsumexp)), abs=1e-5)
-    assert sum(found.row_weights) == pytest.approx(1, abs=1e-5)
-    assert found.hidden == 3
-    values = look.v[0, 1]
-    z = look.weights([5], [3])[0, 0, 0] @ values
-    np.testing.assert_allclose(found.z, z.numpy(), atol=1e-5)
-    forbidden = as_data(cell(layer, 3, 5, 8))
-    assert forbidden["entered"] is None
-    assert forbidden["weight"] == 0
-    json.dumps(forbidden, allow_nan=False)
-
-
 def test_512_words_of_six_layers_and_twelve_heads_are_under_6_mb(samples: Any) -> None:
     look = samples.looked(666, heads=12)  # 512 words are some 666 tokens
     text = Text(
@@ -176,8 +157,8 @@ def test_512_words_of_six_layers_and_twelve_heads_are_under_6_mb(samples: Any) -
     assert Sparsity().links(layers, beside=14_000_000) == 5  # what an explanation takes, links give
     made = payload.build({"t": text}, layers[:1], sparsity=Sparsity(16, 0.0))
     made["layers"] *= 6
-    page = html.page(made, "")
-    assert 2_000_000 < len(page.encode()) < 6_000_000
+    document = page.page(made, "")
+    assert 2_000_000 < len(document.encode()) < 6_000_000
 
 
 def test_what_may_not_be(samples: Any) -> None:

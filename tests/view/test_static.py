@@ -1,84 +1,102 @@
-"""The modules of the viewer: they join to one script, and put text in as text."""
+"""The modules of the page: they join to one script, and put text in as text."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 import shutil
 import subprocess
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from regard.view import View, html
+from regard.view import View, page
 
 STATIC = Path(str(files("regard.view") / "static"))
 TOP_LEVEL = re.compile(
     r"^(?:export )?(?:async )?(?:function|class|const|let)\s+(?:\[([^\]]+)\]|(\w+))", re.MULTILINE
 )
+FORBIDDEN = re.compile(
+    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|DOMParser|"
+    r"srcdoc|setHTML|localStorage|sessionStorage|document\.cookie"
+)
 
 
-def test_every_module_is_part_of_the_viewer() -> None:
-    assert set(html.modules()) == {path.name for path in STATIC.glob("*.js")}
-    assert html.modules()[-2:] == ["index.js", "page.js"]
+def test_every_module_is_part_of_the_page() -> None:
+    assert set(page.modules()) == {path.name for path in STATIC.glob("*.js")}
+    assert page.modules()[-1] == "page.js"
 
 
 def test_no_two_modules_share_a_name() -> None:
-    """They are joined to one, so that a name given twice would break the viewer."""
+    """They are joined to one, so that a name given twice would break the page."""
     owners: dict[str, str] = {}
-    for name in html.modules():
-        for several, single in TOP_LEVEL.findall(html.source(name)):
+    for name in page.modules():
+        for several, single in TOP_LEVEL.findall(page.source(name)):
             for each in (several or single).split(","):
                 assert owners.setdefault(each.strip(), name) == name, each
-    assert owners["render"] == "index.js"
+    assert owners["show"] == "page.js"
     assert owners["HIGH"] == "compare.js"
 
 
-def test_text_never_becomes_markup() -> None:
-    forbidden = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|"
-                           r"new Function|DOMParser|srcdoc|setHTML")  # fmt: skip
+def test_text_never_becomes_markup_and_nothing_is_kept() -> None:
     for path in STATIC.glob("*.js"):
-        assert not forbidden.search(path.read_text("utf-8")), path.name
+        assert not FORBIDDEN.search(path.read_text("utf-8")), path.name
 
 
 def test_nothing_comes_from_elsewhere(view: View) -> None:
-    page = view.html()
-    addresses = set(re.findall(r"https?://[^\s\"'`]+", page))
+    addresses = set(re.findall(r"https?://[^\s\"'`]+", view.html()))
     assert addresses <= {"http://www.w3.org/2000/svg"}
-    assert "fetch(" not in page
-    assert "import " not in re.findall(r'<script type="module">(.*)</script>', page, re.DOTALL)[0]
+    code = page.script()
+    assert not re.search(r"^\s*(?:import|export)\b|await import", code, re.MULTILINE)
+    assert re.findall(r"fetch\((.*?),", code) == ["`api/${kind}`"]  # the server's own
 
 
 def test_the_policy_allows_exactly_this_script_and_style(view: View) -> None:
-    page = view.html()
-    policy = re.findall(r'Content-Security-Policy" content="([^"]+)"', page)[0]
+    made = view.html()
+    policy = re.findall(r'Content-Security-Policy" content="([^"]+)"', made)[0]
     assert policy.startswith("default-src 'none'; ")
     assert "unsafe" not in policy
-    script = re.findall(r'<script type="module">(.*?)</script>', page, re.DOTALL)[0]
-    style = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)[0]
-    for kind, text in (("script", script), ("style", style)):
-        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        assert f"{kind}-src 'sha256-{digest}'" in policy
+    script = re.findall(r'<script type="module">(.*?)</script>', made, re.DOTALL)[0]
+    style = re.findall(r"<style>(.*?)</style>", made, re.DOTALL)[0]
+    assert f"script-src '{page.content_hash(script)}'" in policy
+    assert f"style-src '{page.content_hash(style)}'" in policy
 
 
-def test_the_module_for_notebooks_is_one_text_that_exports_render() -> None:
-    module = html.module()
-    assert "import " not in module.replace("@typedef {import", "")
-    assert module.rstrip().endswith("export { render };\nexport default { render };")
-    assert len(re.findall(r"^export", module, re.MULTILINE)) == 2
-
-
-def test_modules_are_valid_scripts(tmp_path: Path) -> None:
+def test_the_script_is_valid(tmp_path: Path) -> None:
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is not installed")
-    (tmp_path / "viewer.mjs").write_text(html.module(), encoding="utf-8")
-    (tmp_path / "try.mjs").write_text(
-        'import { render } from "./viewer.mjs"; console.log(typeof render);', encoding="utf-8"
-    )
-    done = subprocess.run(
-        [node, "try.mjs"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=30
-    )
-    assert done.stdout == "function\n"
+    path = tmp_path / "page.mjs"
+    path.write_text(page.script(), encoding="utf-8")
+    subprocess.run([node, "--check", str(path)], check=True, timeout=60)
+
+
+# Machado, Oliveira and Fernandes, 2009: severity 1.0, in linear RGB.
+MATRICES = {
+    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
+               [-0.003882, -0.048116, 1.051998]],
+    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
+               [-0.011820, 0.042940, 0.968881]],
+    "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602],
+               [0.004733, 0.691367, 0.303900]],
+}  # fmt: skip
+
+
+def simulated(colour: str, kind: str) -> np.ndarray:
+    channels = np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)])
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(np.array(MATRICES[kind]) @ linear, 0, 1)
+    return np.where(seen <= 0.0031308, seen * 12.92, 1.055 * seen ** (1 / 2.4) - 0.055)
+
+
+@pytest.mark.parametrize("kind", MATRICES)
+def test_for_and_against_can_be_told_apart(kind: str) -> None:
+    """Protanopes, deuteranopes and tritanopes see that blue is not orange, on either paper."""
+    for theme in re.findall(r"--paper: [^}]+", page.style()):
+        seen = [
+            simulated(re.findall(rf"--{name}: (#\w{{6}})", theme)[0], kind)
+            for name in ("paper", "accent", "cut")
+        ]
+        apart = [np.linalg.norm(a - b) for i, a in enumerate(seen) for b in seen[:i]]
+        assert min(apart) > 0.2, theme

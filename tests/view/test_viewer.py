@@ -84,31 +84,6 @@ def test_text_of_the_overview_has_the_entropies(view: View) -> None:
         assert numbers(line.removeprefix(layer.name)) == pytest.approx(entropy.tolist(), abs=6e-3)
 
 
-def test_text_of_the_steps_has_the_numbers(view: View) -> None:
-    look = view.layers[0].look
-    told = view.text("steps", heads=1, word="it", key="animal")
-    assert told.startswith("it → animal: encoder 1, head 1\n")
-    score = float(look.compared([8], [1])[0, 0, 0, 1])
-    assert f"q · k = {score:.4f}".replace("-", "−") in told
-    assert f"divided by √8 = {score / 8**0.5:.4f}".replace("-", "−") in told
-    weight = float(look.weights([8], [1])[0, 0, 0, 1])
-    assert f"= {weight:.4f}" in told
-    z = look.output[0, 1, 8]
-    assert f"z  {float(z[0]):.4f}".replace("-", "−") in told
-
-
-def test_text_of_the_steps_without_a_key_takes_the_strongest(view: View) -> None:
-    best = int(view.layers[0].look.weights([8], [0])[0, 0, 0].argmax())
-    token = view.texts["source"].tokens[best]
-    assert view.text("steps", heads=0, word=7).startswith(f"it → {token}: ")
-
-
-def test_text_of_a_masked_cell(view: View) -> None:
-    told = view.text("steps", layer="decoder 1", heads=0, word="Tier", key="müde")
-    assert "; masked, so −∞" in told
-    assert "e^(−∞ − " in told
-
-
 def test_text_of_explain_and_compare(view: View) -> None:
     told = view.text("explain")
     assert str(view) == told
@@ -137,7 +112,7 @@ def test_words_cannot_steer_a_terminal() -> None:
     assert "␛[31mred" in told
 
 
-@pytest.mark.parametrize("which", WHICH)
+@pytest.mark.parametrize("which", WHICH[2:])
 def test_every_view_is_a_picture(view: View, which: str) -> None:
     root = ET.fromstring(view.svg(which, heads=1, word="it"))
     assert root.tag == f"{SVG}svg"
@@ -157,10 +132,6 @@ def test_pictures_have_the_numbers(view: View) -> None:
     shown = [float(e.text or "") for e in root.iter() if e.get("class") == "value"]
     exact = by_words(view.layers[0], view.texts["source"], view.texts["source"])[2, 7]
     assert shown == pytest.approx(exact[exact > 0.02].tolist(), abs=6e-3)
-    root = ET.fromstring(view.svg("steps", heads=2, word="it"))
-    weights = [float(e.text or "") for e in root.iter() if e.get("class") == "weight"]
-    best = view.layers[0].look.weights([8], [2])[0, 0, 0].sort(descending=True).values
-    assert weights == pytest.approx(best[:12].tolist(), abs=6e-5)
     root = ET.fromstring(view.svg("overview"))
     maps = [e for e in root.iter() if e.get("class") == "map"]
     assert len(maps) == 16
@@ -244,23 +215,40 @@ def test_save_by_ending(view: View, tmp_path: Path) -> None:
         view.save(tmp_path / "a.doc")
 
 
-def test_answers(view: View) -> None:
-    look = view.layers[3].look
-    reply = view.answer("steps", {"layer": 3, "head": 1, "query": 2, "key": 5})
-    assert reply["weight"] == pytest.approx(float(look.weights([2], [1])[0, 0, 0, 5]), abs=1e-6)
-    assert reply["q"] == pytest.approx(look.q[0, 1, 2].tolist(), abs=1e-6)
-    assert view.live == ["steps"]
-    with pytest.raises(OptionError, match=r"answer: kind expected steps, got 'cut'"):
-        view.answer("cut", {})
-    with pytest.raises(OptionError, match=r"answer: layer 9 asked for, but there are 4"):
-        view.answer("steps", {"layer": 9, "head": 1, "query": 2, "key": 5})
-    with pytest.raises(OptionError, match=r"steps: key 14 asked for, but 'cross 1' has 14"):
-        view.answer("steps", {"layer": 3, "head": 1, "query": 2, "key": 14})
-    with pytest.raises(OptionError, match=r"answer: head expected a number from 0, got '1'"):
-        view.answer("steps", {"layer": 3, "head": "1", "query": 2, "key": 1})
-    live = View(view.texts, view.layers, answers={"cut": lambda given: {"after": given["links"]}})
-    assert live.live == ["steps", "cut"]
-    assert live.answer("cut", {"links": [[7, 1]]}) == {"after": [[7, 1]]}
+def test_what_is_in_hand_is_a_view_and_a_frame_in_one_call(samples: Any) -> None:
+    look, words, keys = samples.looked(3, 4), list("abc"), list("wxyz")
+    view = look.view(words, keys)
+    assert repr(view) == "View(1 layers, text, keys; .save('view.html') opens it)"
+    assert view.layers[0].kind == "cross"
+    frame = look.to_frame(words, keys)
+    assert list(frame.columns) == ["entry", "head", "query", "key", "weight"]
+    one = frame[(frame["head"] == 2) & (frame["query"] == "b") & (frame["key"] == "y")]
+    assert one["weight"].item() == pytest.approx(float(look.weights()[0, 2, 1, 2]), abs=1e-6)
+    plain = regard.view.attention_view(look.weights(), words, keys)
+    np.testing.assert_allclose(plain.layers[0].look.weights(), look.weights(), atol=1e-6)
+    assert plain.text("head", word="b") == view.text("head", word="b")
+    model = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval()
+    x = torch.randn(1, 3, 8)
+    with regard.watch(model) as seen:
+        model(x, x, x)
+    assert [layer.look for layer in seen.view(words).layers] == list(seen.values())
+    assert len(seen.to_frame()) == 2 * 3 * 3
+    with pytest.raises(OptionError, match="view: 4 words and 4 keys given, but no module attends"):
+        seen.view(keys)
+
+
+def test_weights_that_are_none() -> None:
+    attention_view = regard.view.attention_view
+    with pytest.raises(OptionError, match="view: words expected a list, got one text; split it"):
+        attention_view(torch.eye(2)[None, None], "ab")
+    with pytest.raises(OptionError, match="view: weights expected rows that sum to 1; give them"):
+        attention_view(torch.ones(1, 1, 2, 2), ["a", "b"])
+    with pytest.raises(
+        ShapeError, match=r"view: weights .*\(2,1,1,2,2\), expected \(layers, heads"
+    ):
+        attention_view(torch.ones(2, 1, 1, 2, 2), ["a", "b"])
+    with pytest.raises(ShapeError, match="expected one text; take one entry of the batch"):
+        attention_view([torch.ones(2, 1, 2, 2)], ["a", "b"])
 
 
 def test_a_view_of_a_comparison_alone(samples: Any) -> None:
@@ -274,7 +262,7 @@ def test_a_view_of_a_comparison_alone(samples: Any) -> None:
 
 def test_what_may_not_be(samples: Any) -> None:
     text, look = samples.sentence(), samples.looked(14)
-    with pytest.raises(OptionError, match="View: expected layers, explained or compared, got none"):
+    with pytest.raises(OptionError, match="View: expected layers, findings, explained or compared"):
         View({"source": text})
     with pytest.raises(OptionError, match="View: layer 'a' has queries='t', expected one of the"):
         View({"source": text}, [Layer("a", "self", "t", "source", look)])
@@ -311,15 +299,17 @@ def test_what_may_not_be_explained(samples: Any) -> None:
         made(Method("norm", [1.0] * 11), word=11)
     with pytest.raises(ShapeError, match="Explained: methods expected at least one, got none"):
         made()
-    with pytest.raises(ShapeError, match="heads of 'norm' has 2 words but the text has 11"):
-        made(Method("norm", [1.0] * 11, heads=np.ones((1, 1, 2))))
     side = Side(("a",), 0)
     with pytest.raises(OptionError, match="Compared: cosine expected finite, got inf"):
         View({}, compared=Compared("a", side, side, [float("inf")]))
 
 
 def test_what_may_not_be_asked(view: View) -> None:
-    with pytest.raises(OptionError, match=r"text: which expected head, matrix, .*, got 'heat'"):
+    with pytest.raises(OptionError, match='text: "figure" expected a view of a finding'):
+        view.text("figure")
+    with pytest.raises(
+        OptionError, match=r"text: which expected figure, ribbon, head, .*, got 'heat'"
+    ):
         view.text("heat")
     with pytest.raises(OptionError, match=r"text: layer expected one of 'encoder 1', .*, got 'x'"):
         view.text("head", layer="x")

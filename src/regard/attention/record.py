@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import torch
 from jaxtyping import Float, Int64
@@ -22,6 +22,11 @@ from regard.attention.masks import Both, Mask
 from regard.attention.scores import Scaled, Score
 from regard.attention.selection import Which, consecutive, indices
 from regard.errors import MemoryLimitError, OptionError, StaleError
+
+if TYPE_CHECKING:
+    import pandas
+
+    from regard.view import View
 
 LIMIT = 2**30
 """The bytes that a result may have unless the caller says more."""
@@ -276,6 +281,36 @@ class Look:
             sums[:, :, span.cols] += logs.exp_().sum(-2)
         return self._call.restore(sums)
 
+    def view(self, words: Sequence[str], keys: Sequence[str] | None = None) -> View:
+        """The weights to look at, with a word for each query, and for each key if others."""
+        from regard.view import attention_view
+
+        return attention_view(self, words, keys)
+
+    def to_frame(
+        self, words: Sequence[str] | None = None, keys: Sequence[str] | None = None
+    ) -> pandas.DataFrame:
+        """One row for each weight: batch entry, head, query, key, weight. Needs pandas.
+
+        Words, if they are given, take the place of the numbers of queries and keys.
+        """
+        import pandas
+
+        weights = self.weights().detach().float().cpu()
+        weights = weights.reshape(*(1,) * (4 - weights.dim()), *weights.shape)
+        weights = weights.reshape(-1, *weights.shape[-3:])
+        entry, head, query, key = (x.flatten().tolist() for x in _places(weights))
+        columns = words if keys is None else keys
+        return pandas.DataFrame(
+            {
+                "entry": entry,
+                "head": head,
+                "query": query if words is None else [words[i] for i in query],
+                "key": key if columns is None else [columns[i] for i in key],
+                "weight": weights.flatten().tolist(),
+            }
+        )
+
     def __repr__(self) -> str:
         _, h, q, k = self._call.sizes
         seen = "" if self._call.mask is None else f", mask={self._call.mask!r}"
@@ -454,3 +489,8 @@ def _in_few_rows(mask: Mask | None) -> bool:
 def _norm(level: Float[Tensor, "b h r"]) -> Float[Tensor, "b h r 1"]:
     """What to subtract from scores: +inf, and so weight 0, where there was nothing to see."""
     return level.masked_fill(level == -torch.inf, torch.inf).unsqueeze(-1)
+
+
+def _places(x: Tensor) -> tuple[Tensor, ...]:
+    """The index of each element of a tensor along each of its axes."""
+    return torch.meshgrid(*(torch.arange(n) for n in x.shape), indexing="ij")

@@ -23,6 +23,34 @@ VERBS = (
     "score", "judge", "export", "corpus", "serve", "vectors",
 )  # fmt: skip
 """Each in a module of its name."""
+HELP = """\
+regard: self-attention you can see through.
+
+Start here
+  regard why "The animal didn't cross the street because it was too tired."
+  regard serve                        the same in the browser, with your own sentences
+  regard translate "How are you?"     English to German
+
+Look inside a model
+  why        which links made the model write that word
+  explain    what a word attends to, by four measures
+  compare    one word in two sentences
+  steps      self-attention in six steps, with every number
+  judge      which explanation methods deserve trust
+  serve      a page in the browser
+
+Translate
+  translate  a sentence, a file, or standard input
+  train      a translation model from sentence pairs
+  score      BLEU and chrF, or accuracy on a contrastive test set
+  export     a model for CTranslate2
+
+Data
+  corpus     English and German sentences with known answers
+  vectors    word vectors: train them, and ask what they know
+
+regard COMMAND --help tells the rest; regard --version."""
+ASKING = {"help_option_names": ["-h", "--help"]}
 
 
 def program(verbs: Iterable[str]) -> typer.Typer:
@@ -33,6 +61,7 @@ def program(verbs: Iterable[str]) -> typer.Typer:
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
+        context_settings=ASKING,
     )
     app.callback(invoke_without_command=True)(_root)
     for verb in verbs:
@@ -40,7 +69,7 @@ def program(verbs: Iterable[str]) -> typer.Typer:
         if hasattr(module, "app"):
             app.add_typer(module.app, name=verb)
         else:
-            app.command()(getattr(module, verb))
+            app.command(context_settings=ASKING)(getattr(module, verb))
     return app
 
 
@@ -66,8 +95,21 @@ def prepared() -> typer.Typer:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    if sys.argv[1:] in ([], ["-h"], ["--help"]):
+        return _helping()
     asked = [verb for verb in VERBS if sys.argv[1:2] == [verb]]  # the others cost time to import
     return program(() if sys.argv[1:] == ["--version"] else asked or VERBS)
+
+
+def _helping() -> typer.Typer:
+    """A program that prints the help of all commands, without importing them."""
+    app = typer.Typer(add_completion=False, add_help_option=False)
+
+    @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+    def tell() -> None:
+        print(HELP)
+
+    return app
 
 
 def run(app: typer.Typer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -33,13 +34,15 @@ def serve(
     seconds: Annotated[float, typer.Option(help="For one request, at most.")] = 60.0,
     waiting: Annotated[int, typer.Option(help="Requests that may wait at once.")] = 64,
     threads: Annotated[int, typer.Option(help="Cores that the model uses.")] = 2,
-    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+    browser: Annotated[
+        bool, typer.Option(help="Open the page, where there is a browser and a terminal.")
+    ] = True,
     log: Annotated[bool, typer.Option("--log", help="Write a line for each request.")] = False,
     log_texts: Annotated[
         bool, typer.Option("--log-texts", help="Also write what is asked about.")
     ] = False,
 ) -> None:
-    """A page on which to type a sentence, pick a word, cut its links and see what changes."""
+    """A page in the browser: type a sentence, see where the model looked, and cut links."""
     try:
         from regard.serve import Limits, make
         from regard.serve.running import bound, run
@@ -67,7 +70,16 @@ def serve(
         names = [host, *(allow_host or ())]
         name = Path(model).name or model
         app = make(lens, name=name, limits=limits, hosts=names, log_texts=log_texts)
-        run(app, listening, started=_started, browse=open_, longest=longest)
+        run(app, listening, started=_started, browse=browser and _has_browser(), longest=longest)
+
+
+def _has_browser() -> bool:
+    """Whether a person at a terminal could see a page that opens."""
+    if not sys.stdout.isatty():
+        return False
+    if sys.platform in ("darwin", "win32"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def _started(address: str) -> None:

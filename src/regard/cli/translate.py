@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -26,7 +27,8 @@ SILENCE = 10.0
 
 def translate(
     source: Annotated[
-        Path | None, typer.Argument(help="A file, plain or .gz; standard input if not given.")
+        str | None,
+        typer.Argument(help="A sentence, or a file, plain or .gz; standard input if not given."),
     ] = None,
     model: Annotated[
         str, typer.Option(help="The folder that `train` wrote, or a bundled model.")
@@ -67,18 +69,18 @@ def translate(
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
-    """Translate line by line; an empty line stays an empty line."""
+    """Translate a sentence, or line by line; an empty line stays an empty line.
+
+    regard translate "The cat sat on the mat."
+    """
     if alignment and not json_:
         raise OptionError("translate: --alignment needs --json; there is no room in plain lines")
     how = _strategy(beam, length_penalty, sample, temperature, top_k, top_p, seed)
     keep_freed_memory()
     translator = Translator.load(model, precision=precision)
-    if source and output and source.exists() and output.exists() and output.samefile(source):
-        raise OptionError(f"translate: {output} is what is read; write to another file")
+    lines = _lines(source, output)
     told = _Progress(hidden=output is not None or not sys.stdout.isatty())
-    results = _translated(
-        translator, source, how, told, n_best=n_best, batch=batch, threads=threads
-    )
+    results = _translated(translator, lines, how, told, n_best=n_best, batch=batch, threads=threads)
     first = next(results)  # before anything is written over: it may not be readable
     done = empty = asked = 0
     with _opened(output) as out:
@@ -103,9 +105,24 @@ def translate(
     _remark_empty(empty, asked)
 
 
+def _lines(source: str | None, output: Path | None) -> Iterator[list[str]]:
+    """The lines to translate, in chunks: of a file, of standard input, or one sentence."""
+    if source is None:
+        if sys.stdin is not None and sys.stdin.isatty():
+            print("regard: write a sentence and press Enter; Ctrl+D ends", file=sys.stderr)
+        return incoming(None)
+    path = Path(source)
+    is_sentence = any(c.isspace() for c in source) and not os.path.lexists(path)
+    if is_sentence:
+        return iter([source.splitlines()])
+    if output and path.exists() and output.exists() and output.samefile(path):
+        raise OptionError(f"translate: {output} is what is read; write to another file")
+    return incoming(path)
+
+
 def _translated(
     translator: Translator,
-    source: Path | None,
+    lines: Iterator[list[str]],
     how: Strategy,
     told: _Progress,
     **options: Any,
@@ -113,7 +130,7 @@ def _translated(
     """The translations of what comes in, chunk by chunk; at last of nothing, so that options are
     looked at even if no line comes."""
     done = 0
-    for chunk in chain(incoming(source), [[]]):
+    for chunk in chain(lines, [[]]):
         yield translator.translate(chunk, how, first=done, progress=told.sentences, **options)
         done += len(chunk)
 

@@ -23,8 +23,6 @@ BAR = 30
 """Columns of the longest bar."""
 LEAST, MOST = 0.02, 6
 """Loss of probability from which on a word has a line of its own; lines at most."""
-FEW = 8
-"""Links that are cut for each of the other written words."""
 LOOK, CUT, DIM, STRONG = "bold cyan", "bold orange3", "dim", "bold"
 
 
@@ -78,8 +76,7 @@ def why(
     if svg is not None:
         found.view().save(svg)
     if html is not None:
-        others = [i for i in range(len(found.output_words)) if all_ and i != found.position]
-        found.view(*(lens.why(text, i, most=FEW, control=FEW) for i in others)).save(html)
+        lens.view(text, word, instead=instead, every=all_).save(html)
 
 
 def show(why: Why, model: str, console: Console | None = None) -> None:

@@ -71,6 +71,7 @@ def explained(
         translates=adapter.translates,
         causal=adapter.kind == "causal",
         target=None if told is None else told.read,
+        target_rows=None if told is None else told.written,
         written=None if told is None else told.seen,
     )
 
@@ -107,6 +108,7 @@ def explained_written(analysis: Analysis, word: str | int) -> Explanation:
         writes=prediction.word,
         translates=True,
         target=translated.read,
+        target_rows=translated.written,
         written=translated.seen,
     )
 

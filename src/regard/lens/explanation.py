@@ -82,6 +82,8 @@ class Explanation:
     """Whether a word sees only those before it, as in a language model."""
     target: Words | None = None
     """The words of the translation, behind its start token."""
+    target_rows: Words | None = None
+    """The same as the decoder writes them: what stands at each position is written there."""
     written: Seen | None = field(default=None, repr=False)
     """The attention of the decoder as the translation is written."""
 
@@ -165,19 +167,19 @@ class Explanation:
         """What it comes to, in plain words."""
         looker = self.looker
         if not self._others:
-            return " ".join([f"There is no other word that {looker} could look at.", *self.notes])
+            return " ".join([f"“{looker}” can attend to no other word.", *self.notes])
         most, matters = (self._ranked(method)[0] for method in ("attention", "knockout"))
-        told = f"By attention, {looker} looks at {self.words.called(most)} most; " + (
-            "so it is" if most == matters else f"{self.words.called(matters)} matters most"
-        )
-        told += f" when links are cut: without {self.words.called(matters)}, "
         cost = float(self.knockout[matters])
-        told += (
-            f"its vector moves by {cost:.0%}."
+        changes = (
+            f"changes its vector most ({100 * cost:.0f}\N{NO-BREAK SPACE}%)"
             if self.writes is None
-            else f"its log-probability falls by {cost:.1f} against that of its alternative."
+            else f"costs most: its log-probability falls by {cost:.1f} against its alternative"
         )
-        return " ".join([told, *map(self._effect, self.effects), *self.notes])
+        told = [
+            f"“{looker}” attends most to “{self.words.called(most)}”.",
+            f"Cutting its link to “{self.words.called(matters)}” {changes}.",
+        ]
+        return " ".join([*told, *map(self._effect, self.effects), *self.notes])
 
     @property
     def notes(self) -> list[str]:
@@ -199,11 +201,13 @@ class Explanation:
         return notes
 
     def _effect(self, effect: Effect) -> str:
-        link = f"{self.looker} → {self.words.called(effect.word)}"
         what = "translation" if self.translates else "next word"
-        if effect.text == self.said:
-            return f"With the link {link} cut, the {what} stays."
-        return f"With the link {link} cut, the {what} turns {turned(self.said or '', effect.text)}."
+        changes = (
+            "stays"
+            if effect.text == self.said
+            else f"changes {turned(self.said or '', effect.text)}"
+        )
+        return f"Without its link to “{self.words.called(effect.word)}”, the {what} {changes}."
 
     @property
     def _others(self) -> list[int]:
@@ -272,7 +276,7 @@ class Explanation:
     def view(self) -> View:
         """The same to look at: in a notebook, as a page (``save("it.html")``), as a picture.
 
-        A view whose links can be cut live is `Lens.view`.
+        `Lens.view` has what the model wrote, with links to cut.
         """
         from regard.lens.viewing import view_of
 
@@ -319,10 +323,10 @@ def shared(layers: Iterable[str]) -> bool:
 
 
 def turned(before: str, after: str) -> str:
-    """In which words two texts differ: ``from "es" to "sie"``; all of them, if there are many.
+    """In which words two texts differ: ``from “es” to “sie”``; all of them, if there are many.
 
     >>> turned("weil es müde war", "weil sie müde war")
-    'from "es" to "sie"'
+    'from “es” to “sie”'
     """
     one, other = before.split(), after.split()
     start = 0
@@ -338,7 +342,7 @@ def turned(before: str, after: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f'"{text}"' if visible(text) == text else visible(text)
+    return f"“{text}”" if visible(text) == text else visible(text)
 
 
 def _number(value: Tensor) -> float:

@@ -31,8 +31,10 @@ from regard.text.words import Words
 from regard.translate.model_files import POCKET
 from regard.translate.translator import evaluating
 from regard.vectors.similarity import Similarity, similar
-from regard.view import Figure, View
+from regard.view import Measures, View
 
+FEW = 8
+"""Links that are cut for each of the other written words of a page."""
 SIDE_BY_SIDE = 64
 """Texts that are read at once."""
 
@@ -126,7 +128,7 @@ class Lens:
 
     def why(
         self,
-        text: str,
+        text: str | Analysis,
         word: str | int | None = None,
         *,
         instead: str | None = None,
@@ -139,7 +141,7 @@ class Lens:
         pass estimates the effect of cutting every link of every head; the strongest are then cut.
 
         Args:
-            text: what the model reads.
+            text: what the model reads, or the analysis of it (see `analyse`).
             word: a word that the model wrote (``"es#2"`` is the second), or the word of the text
                 that it was written for. Of a language model, any next word; of a masked one, the
                 word at the mask, or one of the text to mask; of a classifier, a class; of an
@@ -152,8 +154,9 @@ class Lens:
             control: cut so many others, at random, to judge the estimate.
         """
         most, control = whole("why: most", most), whole("why: control", control)
+        analysis = self._analysed(text)
         with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
-            prediction = self.analyse(text).prediction(word, instead)
+            prediction = analysis.prediction(word, instead)
             return replace(why(prediction, most=most, control=control), model=self.name)
 
     def steps(
@@ -311,11 +314,60 @@ class Lens:
         """Whether a word sees only those before it, as in a language model."""
         return self._adapter.writes and not self.translates
 
-    def view(self, text: str, word: str | int) -> View:
-        """Everything about a text and one of its words, to look at."""
-        from regard.lens.viewing import live_view_of
+    def _analysed(self, text: str | Analysis) -> Analysis:
+        return text if isinstance(text, Analysis) else self.analyse(text)
 
-        return live_view_of(self, self.explain(text, word))
+    def measures(self, text: str | Analysis, word: str | int | None = None) -> Measures:
+        """What each input word is worth for a written word, by every quick method.
+
+        Args:
+            text: what the model reads, or the analysis of it.
+            word: the written word, see `why`.
+        """
+        from regard.lens.viewing import measures_of
+
+        analysis = self._analysed(text)
+        with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
+            return measures_of(analysis.prediction(word, None))
+
+    def view(
+        self,
+        text: str | Analysis,
+        word: str | int | None = None,
+        *,
+        instead: str | None = None,
+        every: bool = True,
+        layers: bool = True,
+    ) -> View:
+        """Where the model looked when it wrote a word, whether that matters, and how.
+
+        A page in which links are cut, with the attention of all layers and all measures.
+
+        Args:
+            text: what the model reads.
+            word: the word that it wrote, see `why`; of an encoder without output head, a word of
+                the text, the last if not given.
+            instead: the alternative, see `why`.
+            every: whether every written word can be selected, not this one alone.
+            layers: whether the attention of all layers and all measures are there, too.
+        """
+        from regard.lens.viewing import layers_of
+
+        analysis = self._analysed(text)
+        if word is None and self._adapter.kind == "encoder":
+            own = [i for i, there in enumerate(analysis.reading.words.is_word) if there]
+            word = own[-1] if own else None
+        links = CUT if layers else FEW
+        first = self.why(analysis, word, instead=instead, most=links, control=links // 2)
+        others = [i for i in range(len(first.output_words)) if every and i != first.position]
+        whys = [first, *(self.why(analysis, i, most=FEW, control=FEW) for i in others)]
+        found = [one.figure_data() for one in whys]
+        if not layers:
+            return View(findings=found)
+        with evaluating(self.model):
+            texts, read = layers_of(analysis)
+        asked = first.position if first.position is not None else word
+        return View(texts, read, findings=found, measures=[self.measures(analysis, asked)])
 
     @torch.no_grad()
     def compare(
@@ -412,13 +464,12 @@ def see(
     instead: str | None = None,
     model: object = None,
     tokenizer: object = None,
-) -> Figure:
-    """The figure of where a model looked when it wrote a word, and what a cut changes.
+) -> View:
+    """Where a model looked when it wrote a word, and what a cut changes; see `Lens.view`.
 
     Args:
         text: what the model reads.
-        word: the word that it wrote, see `Lens.why`. Of an encoder without output head, a word of
-            the text; if not given, the last.
+        word: the word that it wrote, see `Lens.view`.
         instead: the alternative, see `Lens.why`.
         model: a `Translator`, a model of `regard.nn` or of transformers, or the name of one (see
             `Lens.open`); the one that comes with regard if not given.
@@ -428,8 +479,4 @@ def see(
         lens = Lens.open(POCKET if model is None else model)
     else:
         lens = Lens(model, tokenizer)
-    if word is None and lens._adapter.kind == "encoder":
-        words = lens.words(text)
-        real = [i for i, there in enumerate(words.is_word) if there]
-        word = real[-1] if real else None
-    return lens.why(text, word, instead=instead).view()
+    return lens.view(text, word, instead=instead)

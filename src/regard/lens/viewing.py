@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from regard.errors import OptionError
+import torch
+
+from regard.errors import OptionError, RegardError
+from regard.lens.analysis import Analysis
 from regard.lens.capture import Seen
 from regard.lens.explanation import METHODS, Explanation
+from regard.lens.measures import agreement
+from regard.lens.methods import find_methods, score
+from regard.lens.predictions import Prediction
 from regard.text.words import Words
-from regard.view import Compared, Explained, Layer, Method, Side, Text, View
+from regard.view import Compared, Explained, Layer, Measures, Method, Side, Text, View
 
 if TYPE_CHECKING:
+    from regard.attention.record import Look
     from regard.lens.comparing import Comparison
     from regard.lens.comparing import Side as ComparedSide
-    from regard.lens.lens import Lens
 
-Answers = Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]
-"""What a view can be asked, by the kind of question."""
-SOURCE, TARGET = "text", "translation"
+SOURCE, TARGET, PREFIX = "text", "translation", "written so far"
 TITLE = 160
 """Characters of a title."""
 NOTES = {
@@ -29,8 +32,11 @@ NOTES = {
     "rollout": "through all layers, with the residual",
     "knockout": "how far the vector moves without the link",
 }
-WRITTEN = "loss of log p; heads estimated"
-ESTIMATED = "; in single heads the strongest are cut, the others estimated"
+WRITTEN = "loss of log p"
+CUT = "knockout"
+"""The method that the others are compared with."""
+SLOW = ("integrated-gradients",)
+"""Methods that the page leaves out: they take many passes."""
 
 
 def text_of(words: Words) -> Text:
@@ -43,134 +49,109 @@ def text_of(words: Words) -> Text:
     return Text(words.text, words.tokens, tuple(names), tuple(real[i] for i in words.places))
 
 
-def layers_of_text(explanation: Explanation) -> list[Layer]:
-    """The layers by which a text was read."""
-    kind = "masked" if explanation.causal else "self"
+def layers_of(analysis: Analysis) -> tuple[dict[str, Text], list[Layer]]:
+    """The attention by which a text is read, and by which its translation is written."""
+    adapter, reading = analysis.adapter, analysis.reading
+    writes = adapter.kind == "translator" and analysis.written is not None
+    texts = {SOURCE: text_of(reading.words)}
+    kind = "masked" if adapter.kind == "causal" else "self"
+    layers = _layers_read(list(analysis.looks.values()), kind, "encoder" if writes else "layer")
+    if writes:
+        told = analysis.translated
+        texts |= {TARGET: text_of(told.written), PREFIX: text_of(told.read)}
+        layers += _layers_written(told.seen)
+    return texts, layers
+
+
+def _layers_read(looks: Sequence[Look], kind: str, name: str) -> list[Layer]:
+    return [Layer(f"{name} {i}", kind, SOURCE, SOURCE, look) for i, look in enumerate(looks)]
+
+
+def _layers_written(seen: Seen) -> list[Layer]:
+    """The decoder's attention to what it has written, and to the source."""
+    own = [seen[name] for name in seen if seen.kind(name) != "cross"]
+    cross = [seen[name] for name in seen if seen.kind(name) == "cross"]
     return [
-        Layer(name, kind, SOURCE, SOURCE, look)
-        for name, look in zip(
-            _named("encoder" if explanation.translates else "layer", len(explanation.looks)),
-            explanation.looks.values(),
-            strict=True,
-        )
+        *(Layer(f"decoder {i}", "masked", TARGET, PREFIX, one) for i, one in enumerate(own)),
+        *(Layer(f"cross {i}", "cross", TARGET, SOURCE, one) for i, one in enumerate(cross)),
     ]
 
 
-def layers_of_decoder(seen: Seen) -> list[Layer]:
-    """The decoder's attention to what it has written, and to the source."""
-    found = []
-    counted: Counter[str] = Counter()
-    for name in seen:
-        cross = seen.kind(name) == "cross"
-        part = "cross" if cross else "decoder"
-        place = ("cross", TARGET, SOURCE) if cross else ("masked", TARGET, TARGET)
-        found.append(Layer(f"{part} {counted[part]}", *place, seen[name]))
-        counted[part] += 1
-    return found
+def measures_of(prediction: Prediction) -> Measures:
+    """What each input word is worth for a prediction, by every method that the model allows."""
+    words = prediction.words
+    real = [i for i, there in enumerate(words.is_word) if there]
+    found: dict[str, torch.Tensor] = {}
+    for method in find_methods():
+        if method.name in SLOW:
+            continue
+        try:
+            found[method.name] = score(method, prediction).double().cpu()[real]
+        except RegardError:
+            continue
+    cut = found.pop(CUT)
+    methods = [Method(CUT, cut.numpy(), note="Δ log p, really cut")]
+    for name, scores in found.items():
+        agrees = _known(agreement(scores.tolist(), cut.tolist()))
+        methods.append(Method(name, scores.numpy(), agreement=agrees))
+    return Measures(prediction.word, [words.called(i) for i in real], methods)
 
 
-def _named(part: str, count: int) -> list[str]:
-    return [f"{part} {i}" for i in range(count)]
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def explained(explanation: Explanation) -> Explained:
-    """The four answers for one word."""
+    """The four answers for one word, which is read or written."""
     own = [i for i, there in enumerate(explanation.words.is_word) if there]
-    text, read, part = SOURCE, explanation.words, "encoder" if explanation.translates else "layer"
+    text, read = SOURCE, explanation.words
     if explanation.writes is not None and explanation.target is not None:
-        text, read, part = TARGET, explanation.target, "cross"
+        text, read = TARGET, explanation.target
     if not read.is_word[explanation.word]:
         raise OptionError(f"view: {explanation.looker!r} is a special token, not a word")
-    methods = []
-    for name in METHODS:
-        heads = explanation.of_heads(name)
-        agrees = explanation.agreement.get(name)
-        methods.append(
-            Method(
-                name,
-                explanation.scores(name)[own].double().cpu().numpy(),
-                None if heads is None else heads[..., own].double().cpu().numpy(),
-                None if agrees is None or math.isnan(agrees) else agrees,
-                _note(explanation, name),
-            )
+    methods = [
+        Method(
+            name,
+            explanation.scores(name)[own].double().cpu().numpy(),
+            _known(explanation.agreement.get(name, math.nan)),
+            WRITTEN if name == "knockout" and explanation.writes is not None else NOTES[name],
         )
-    return Explained(
-        sum(read.is_word[: explanation.word]),
-        text,
-        SOURCE,
-        methods,
-        explanation.conclusion,
-        _named(part, len(explanation.layers)),
-    )
+        for name in METHODS
+    ]
+    word = sum(read.is_word[: explanation.word])
+    return Explained(word, text, SOURCE, methods, explanation.conclusion)
 
 
-def _note(explanation: Explanation, name: str) -> str:
-    """What the numbers of a method are."""
-    if name != "knockout":
-        return NOTES[name]
-    if explanation.writes is not None:
-        return WRITTEN
-    guessed = explanation.heads_estimated
-    return NOTES[name] + (ESTIMATED if guessed is not None and bool(guessed.any()) else "")
-
-
-def view_of(explanation: Explanation, answers: Answers | None = None) -> View:
+def view_of(explanation: Explanation) -> View:
     """Everything about a text and one of its words; with its translation, if there is one."""
     text = explanation.words.text
     texts = {SOURCE: text_of(explanation.words)}
-    layers = layers_of_text(explanation)
-    if explanation.target is not None and explanation.written is not None:
-        texts[TARGET] = text_of(explanation.target)
-        layers += layers_of_decoder(explanation.written)
+    layers = _layers_read(
+        list(explanation.looks.values()),
+        "masked" if explanation.causal else "self",
+        "encoder" if explanation.translates else "layer",
+    )
+    if explanation.target and explanation.target_rows and explanation.written:
+        texts |= {TARGET: text_of(explanation.target_rows), PREFIX: text_of(explanation.target)}
+        layers += _layers_written(explanation.written)
     return View(
         texts,
         layers,
         explained=explained(explanation),
         title=text if len(text) <= TITLE else f"{text[:TITLE]}…",
-        answers=dict(answers or {}),
     )
-
-
-def live_view_of(lens: Lens, explanation: Explanation) -> View:
-    """The same, with links that can be cut as long as the lens is there."""
-    words = explanation.words
-    apart = words == words.as_tokens()
-    return view_of(
-        explanation,
-        {"cut": lambda asked: answer_cut(lens, words.text, asked, tokens=apart)},
-    )
-
-
-def answer_cut(
-    lens: Lens, text: str, asked: dict[str, Any], *, tokens: bool = False
-) -> dict[str, Any]:
-    """What happens without links between words, which the viewer numbers without special tokens."""
-    links = asked.get("links")
-    words = lens.words(text, tokens=tokens)
-    own = [i for i, there in enumerate(words.is_word) if there]
-    try:
-        pairs = [(own[looks], own[at]) for looks, at in links or ()]
-    except (TypeError, ValueError, IndexError):
-        raise OptionError(
-            f"cut: links {links!r}, expected pairs of word numbers from 0 to {len(own) - 1}"
-        ) from None
-    if asked.get("queries", SOURCE) != SOURCE or asked.get("keys", SOURCE) != SOURCE:
-        raise OptionError("cut: only links within the text can be cut")
-    found = lens.without(text, pairs, tokens=tokens)
-    return {"before": found.before, "after": found.after, "note": found.note}
 
 
 def view_of_comparison(comparison: Comparison) -> View:
     """One word in two texts."""
+    return View(compared=compared_of(comparison), title=comparison.word)
+
+
+def compared_of(comparison: Comparison) -> Compared:
+    """A comparison as the record that a view takes."""
     one, other = (_side(side) for side in comparison.sides)
-    return View(
-        {},
-        (),
-        compared=Compared(
-            comparison.word, one, other, comparison.cosine.double().numpy(), comparison.conclusion
-        ),
-        title=comparison.word,
-    )
+    cosine = comparison.cosine.double().numpy()
+    return Compared(comparison.word, one, other, cosine, comparison.conclusion)
 
 
 def _side(side: ComparedSide) -> Side:

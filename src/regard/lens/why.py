@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.errors import OptionError
 from regard.lens.capture import Cut
 from regard.lens.link_steps import LinkSteps, RowSteps
-from regard.view import Figure
+from regard.view import View
 
 if TYPE_CHECKING:
     import pandas
@@ -259,17 +259,20 @@ class Why:
         """The same as JSON, on one line."""
         return json.dumps(self.to_data(), ensure_ascii=False)
 
-    def view(self, *others: Why) -> Figure:
-        """The finding as a figure: SVG, PNG, or a page in which links can be cut.
+    def view(self, *others: Why) -> View:
+        """The finding to look at: a figure, and a page in which links can be cut.
 
-        `others` are findings about other words of the same output, to select in the page.
+        `others` are findings about other words of the same output, to select in the page. See
+        `Lens.view` for a page that has the attention of all layers, too.
         """
-        return Figure(
-            [{**one.to_data(), "row": _rounded(one.row.to_data())} for one in (self, *others)]
-        )
+        return View(findings=[one.figure_data() for one in (self, *others)])
+
+    def figure_data(self) -> dict[str, Any]:
+        """What a figure is drawn from: everything, and the numbers of the six steps."""
+        return {**self.to_data(), "row": _rounded(self.row.to_data())}
 
     def _repr_html_(self) -> str:
-        return self.view().svg()
+        return self.view()._repr_html_()
 
     def to_frame(self) -> pandas.DataFrame:
         """One row for each link that was cut, the control included. Needs pandas."""

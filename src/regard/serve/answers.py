@@ -1,42 +1,36 @@
 """The answers: what a lens finds, as plain data to be sent; each for one route of the API.
 
-Words are numbered as the viewer does: from 0, special tokens not counted.
+Words are numbered from 0, special tokens not counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from regard.attention.record import Look
 from regard.errors import OptionError
-from regard.lens import Comparison, Explanation, Lens
-from regard.lens.viewing import answer_cut, live_view_of
+from regard.lens import Comparison, Lens
+from regard.lens.viewing import compared_of, layers_of
 from regard.serve.body import Asked
 from regard.serve.limits import Limits
-from regard.serve.recent import Recent
 from regard.serve.refusals import too_large
 from regard.text.words import Words
-from regard.view import View
+from regard.view import View, payload
 
 Reply = dict[str, Any]
 Work = Callable[[], Reply]
 """What computes a reply; it may take its time."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """A word of a text, explained."""
-
-    explanation: Explanation
-    view: View
-
-    @property
-    def looks(self) -> list[Look]:
-        """What is held: what the text was read by, and what its translation was made by."""
-        both = [*self.explanation.looks.values(), *(one.look for one in self.view.layers)]
-        return list({id(look): look for look in both}.values())
+EXAMPLES = (
+    ("it · tired", "The animal didn't cross the street because it was too tired.", "it"),
+    ("it · wide", "The animal didn't cross the street because it was too wide.", "it"),
+    ("bat · ball", "He hit the ball with the bat.", "bat"),
+    ("bat · mammal", "The bat is a mammal.", "bat"),
+    ("dog & bone", "The dog ate the bone because it was hungry.", "it"),
+)
+"""Sentences to begin with: label, text, and the word that is asked about."""
+ANALYSES = 2
+"""Texts whose vectors and attention are kept for the next question about them."""
 
 
 class Answers:
@@ -45,16 +39,21 @@ class Answers:
     def __init__(self, lens: Lens, limits: Limits) -> None:
         self._lens = lens
         self._most = limits.tokens
-        self._found = Recent[Found](limits.kept // 2, lambda found: _bytes(found.looks))
-        self._compared = Recent[Comparison](
-            limits.kept // 2,
-            lambda found: sum(_bytes(side.explanation.looks.values()) for side in found.sides),
-        )
+        self._analyse = lru_cache(ANALYSES)(lens.analyse)
 
     @property
     def translates(self) -> bool:
         """Whether the model translates."""
         return self._lens.translates
+
+    @property
+    def examples(self) -> list[dict[str, str]]:
+        """Sentences to begin with; the words that are asked about are English ones."""
+        chosen = EXAMPLES if self.translates else EXAMPLES[:2]
+        return [
+            {"label": label, "text": text, "word": word if self.translates else ""}
+            for label, text, word in chosen
+        ]
 
     def check(self, texts: Iterable[str]) -> None:
         """Raise if one of the texts has more tokens than are read, whatever its characters."""
@@ -76,16 +75,32 @@ class Answers:
 
         return work
 
-    def view(self, asked: Asked) -> Work:
-        """What the viewer shows of a word of a text."""
-        text, word = asked.text(), asked.word()
+    def figure(self, asked: Asked) -> Work:
+        """What the page shows of a written word, with the outcome of every cut."""
+        text, word = asked.text(), _optional(asked)
         asked.end()
+        return lambda: self._lens.view(
+            self._analyse(text), word, every=False, layers=False
+        ).payload()
 
-        def work() -> Reply:
-            view = self._explained(text, word).view
-            return {"payload": view.payload(steps=()), "live": view.live}
+    def attention(self, asked: Asked) -> Work:
+        """The weights of all layers and heads."""
+        text = asked.text()
+        asked.end()
+        return lambda: View(*layers_of(self._analyse(text))).payload()
 
-        return work
+    def measures(self, asked: Asked) -> Work:
+        """What each input word is worth for a written word, by every method."""
+        text, word = asked.text(), _optional(asked)
+        asked.end()
+        return lambda: payload.measures_data(self._lens.measures(self._analyse(text), word))
+
+    def why(self, asked: Asked) -> Work:
+        """Why the model wrote a word, as numbers."""
+        text, word = asked.text(), _optional(asked)
+        instead = asked.spelled("instead") if asked.has("instead") else None
+        asked.end()
+        return lambda: self._lens.why(self._analyse(text), word, instead=instead).to_data()
 
     def explain(self, asked: Asked) -> Work:
         """The four answers for a word of a text, as numbers."""
@@ -93,19 +108,19 @@ class Answers:
         asked.end()
 
         def work() -> Reply:
-            if tokens:
-                words = self._lens.words(text, tokens=True)
-                return self._lens.explain(text, _numbered(words, word), tokens=True).to_data()
-            return self._explained(text, word).explanation.to_data()
+            number = _numbered(self._lens.words(text, tokens=tokens), word)
+            return self._lens.explain(text, number, tokens=tokens).to_data()
 
         return work
 
     def steps(self, asked: Asked) -> Work:
-        """The six steps of one cell: of one query that meets one key, in one head of one layer."""
-        text, word = asked.text(), asked.word(usual=0)
-        cell = {name: asked.number(name) for name in ("layer", "head", "query", "key")}
+        """The six steps of one link of a written word."""
+        text, query, key = asked.text(), asked.spelled("query"), asked.spelled("key")
+        layer, head = (asked.number(name) if asked.has(name) else None for name in _CELL)
         asked.end()
-        return lambda: self._explained(text, word).view.answer("steps", cell)
+        return lambda: self._lens.steps(
+            text, query=query, key=key, layer=layer, head=head
+        ).to_data()
 
     def translate(self, asked: Asked) -> Work:
         """The translation of a text."""
@@ -123,7 +138,14 @@ class Answers:
         """What the model says of a text without some of its links."""
         text, links = asked.text(), asked.links()
         asked.end()
-        return lambda: answer_cut(self._lens, text, {"links": links})
+
+        def work() -> Reply:
+            words = self._lens.words(text)
+            pairs = [(_numbered(words, one), _numbered(words, other)) for one, other in links]
+            found = self._lens.without(text, pairs)
+            return {"before": found.before, "after": found.after, "note": found.note}
+
+        return work
 
     def heads(self, asked: Asked) -> Work:
         """Which heads are sharp and which broad on a text, and what is looked at most."""
@@ -132,7 +154,7 @@ class Answers:
         return lambda: self._lens.summary(text, tokens=tokens).to_data()
 
     def compare(self, asked: Asked) -> Work:
-        """One word in two texts, as numbers and as the viewer shows it."""
+        """One word in two texts, as numbers and as the page shows it."""
         compared = self._comparison(asked)
         asked.end()
 
@@ -140,43 +162,32 @@ class Answers:
             found = compared()
             return {
                 "comparison": {**found.to_data(), "conclusion": found.conclusion},
-                "payload": found.view().payload(),
-                "live": [],
+                "compared": payload.compared_data(compared_of(found)),
             }
 
         return work
 
     def page(self, asked: Asked) -> Callable[[], str]:
-        """A page that needs nothing else: of a word of a text, or of a word in two."""
+        """A page that needs nothing else: of a written word, or of a word in two texts."""
         if asked.has("one"):
             compared = self._comparison(asked)
             asked.end()
             return lambda: compared().view().html()
-        text, word = asked.text(), asked.word()
+        text, word = asked.text(), _optional(asked)
         asked.end()
-        return lambda: self._explained(text, word).view.html()
+        return lambda: self._lens.view(self._analyse(text), word).html()
 
     def _comparison(self, asked: Asked) -> Callable[[], Comparison]:
         word, one, other = asked.spelled(), asked.text("one"), asked.text("other")
-        return lambda: self._compared.get(
-            (word, one, other), lambda: self._lens.compare(word, one, other)
-        )
-
-    def _explained(self, text: str, word: str | int) -> Found:
-        number = _numbered(self._lens.words(text), word)
-
-        def made() -> Found:
-            explanation = self._lens.explain(text, number)
-            return Found(explanation, live_view_of(self._lens, explanation))
-
-        return self._found.get((text, number), made)
+        return lambda: self._lens.compare(word, one, other)
 
 
-def _bytes(looks: Iterable[Look]) -> int:
-    """How much they hold, about: their queries, keys, values and results."""
-    tensors = [look.output for look in looks]
-    tensors += [x for look in looks if look.has_vectors for x in (look.q, look.k, look.v)]
-    return sum(x.numel() * x.element_size() for x in tensors)
+_CELL = ("layer", "head")
+
+
+def _optional(asked: Asked) -> str | int | None:
+    """A word, if there is one."""
+    return asked.word() if asked.has("word") else None
 
 
 def _own(words: Words) -> list[int]:

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from importlib.metadata import version
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -27,17 +26,11 @@ from regard.serve.description import describe
 from regard.serve.desk import Desk, GoneError
 from regard.serve.guard import Guard
 from regard.serve.limits import Limits
+from regard.serve.recent import Recent
 from regard.serve.refusals import RefusedError
-from regard.view import html
+from regard.view import page, payload
 
-KINDS = {
-    ".html": "text/html",
-    ".css": "text/css",
-    ".svg": "image/svg+xml",
-    ".js": "text/javascript",
-}
-"""The files of the page, by their endings, and what they are."""
-INDEX = "index.html"
+MARK = files("regard.serve") / "static" / "mark.svg"
 
 log = logging.getLogger("regard.serve")
 
@@ -86,12 +79,16 @@ class _Service:
         self._name = name
         self._limits = limits
         self._log_texts = log_texts
+        self._replies = Recent[Response](limits.kept, lambda reply: len(reply.body))
 
     def routes(self) -> list[Route]:
         answers = self._answers
         asked = {
             "words": answers.words,
-            "view": answers.view,
+            "figure": answers.figure,
+            "attention": answers.attention,
+            "measures": answers.measures,
+            "why": answers.why,
             "explain": answers.explain,
             "steps": answers.steps,
             "translate": answers.translate,
@@ -100,17 +97,13 @@ class _Service:
             "compare": answers.compare,
             "page": answers.page,
         }
+        served = {"model": self._name, "examples": answers.examples}
+        start = {**payload.empty(), "served": served}
         return [
-            *(
-                Route("/" if name == INDEX else f"/serve/static/{name}", _file(text, kind))
-                for name, text, kind in _page_files()
-            ),
-            # The viewer, file by file as it is; the page's modules find it where it lies on disk.
-            *(
-                Route(f"/view/static/{name}", _file(html.source(name), "text/javascript"))
-                for name in html.modules()
-                if name != "page.js"
-            ),
+            Route("/", _file(page.served_page(start), "text/html")),
+            Route("/page.js", _file(page.script(), "text/javascript")),
+            Route("/page.css", _file(page.style(), "text/css")),
+            Route("/mark.svg", _file(MARK.read_text(encoding="utf-8"), "image/svg+xml")),
             Route("/api/health", self._health),
             Route("/api/openapi.json", self._description),
             *(
@@ -147,7 +140,10 @@ class _Service:
                 work = question(asked)
                 if self._log_texts:
                     log.info("%s %s", request.url.path, asked)
-                return await self.desk.done(lambda: self._done(asked, work), lambda: _left(request))
+                key = (request.url.path, str(asked))
+                return await self.desk.done(
+                    lambda: self._done(key, asked, work), lambda: _left(request)
+                )
             except RefusedError as refusal:
                 return replies.error(refusal.status, refusal.sentence, refusal.headers)
             except RegardError as error:
@@ -159,10 +155,11 @@ class _Service:
 
         return answer
 
-    def _done(self, asked: body.Asked, work: Callable[[], Any]) -> Response:
-        """The reply for what was asked, if it is not too much."""
+    def _done(self, key: tuple[str, str], asked: body.Asked, work: Callable[[], Any]) -> Response:
+        """The reply for what was asked, if it is not too much; recent ones are kept."""
         self._answers.check(asked.texts)
-        return _reply(work())
+        kept = self._replies.get(key, lambda: _reply(work()))
+        return Response(kept.body, headers=dict(kept.headers))
 
     def _failed(self, request: Request, error: Exception) -> Response:
         """What is said, and written down, when the server itself fails."""
@@ -185,15 +182,6 @@ async def _left(request: Request) -> None:
     """Over when whoever asked has left."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
-
-
-def _page_files() -> list[tuple[str, str, str]]:
-    """The files of the page: name, text, kind."""
-    there = (files("regard.serve") / "static").iterdir()
-    return [
-        (file.name, file.read_text(encoding="utf-8"), KINDS[Path(file.name).suffix])
-        for file in sorted(there, key=lambda file: file.name)
-    ]
 
 
 def _file(content: str, kind: str) -> Any:

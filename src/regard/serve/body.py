@@ -80,9 +80,9 @@ class Asked:
         self.texts.append(value)
         return value
 
-    def word(self, name: str = "word", usual: int | None = None) -> str | int:
+    def word(self, name: str = "word") -> str | int:
         """A word: as it is written, or its number."""
-        value = self._taken(name, usual)
+        value = self._taken(name)
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise malformed(f"{name} is {_kind(value)}, expected a word or its number from 0")
         return self._string(name, LONGEST_WORD) if isinstance(value, str) else value
@@ -123,15 +123,15 @@ class Asked:
 
     def has(self, name: str) -> bool:
         """Whether there is a field of this name."""
+        self._known.append(name)
         return name in self._fields
 
     def end(self) -> None:
         """Nothing may be left over: what is misspelt must not be ignored."""
         for name in self._fields:
             if name not in self._known:
-                raise malformed(
-                    f"{name[:LONGEST_WORD]!r} is unknown, expected {', '.join(self._known)}"
-                )
+                known = ", ".join(dict.fromkeys(self._known))
+                raise malformed(f"{name[:LONGEST_WORD]!r} is unknown, expected {known}")
 
     def __str__(self) -> str:
         return json.dumps(self._fields, ensure_ascii=True)

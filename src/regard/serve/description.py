@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from importlib.metadata import version
-from importlib.resources import files
 from typing import Any
 
 from regard.serve.limits import Limits
@@ -16,7 +14,11 @@ INTEGER: Schema = {"type": "integer"}
 NUMBER: Schema = {"type": "number"}
 FROM_0: Schema = {"type": "integer", "minimum": 0}
 FLAG: Schema = {"type": "boolean", "default": False}
+ANY: Schema = {"type": "object"}
 UNKNOWN: Schema = {"type": ["number", "null"]}
+PARTS = ("title", "vectors", "measures", "labels", "served", "texts", "layers", "sparse", "steps",
+         "explained", "compared")  # fmt: skip
+"""What else the page is given; its form may change."""
 
 
 def describe(limits: Limits) -> Schema:
@@ -39,17 +41,8 @@ def describe(limits: Limits) -> Schema:
             "/api/openapi.json": {"get": _got("This description", None)},
             **{f"/api/{name}": {"post": one} for name, one in _questions(limits).items()},
         },
-        "components": {"schemas": {**_schemas(), "Payload": payload_schema()}},
+        "components": {"schemas": _schemas()},
     }
-
-
-def payload_schema() -> Schema:
-    """The schema of what the viewer is given, fit to stand inside another."""
-    text = (files("regard.view") / "payload.schema.json").read_text(encoding="utf-8")
-    text = text.replace('"#/$defs/', '"#/components/schemas/Payload/$defs/')
-    found: Schema = json.loads(text)
-    del found["$schema"], found["$id"]
-    return found
 
 
 def _questions(limits: Limits) -> dict[str, Schema]:
@@ -59,7 +52,8 @@ def _questions(limits: Limits) -> dict[str, Schema]:
         "description": "as it is written (it#2 is the second it), or its number",
     }
     tokens = {**FLAG, "description": "take every subword for a word of its own"}
-    cell = dict.fromkeys(("layer", "head", "query", "key"), FROM_0)
+    spelled = {**STRING, "maxLength": 200}
+    cell = dict.fromkeys(("layer", "head"), FROM_0)
     link = {"type": "array", "items": FROM_0, "minItems": 2, "maxItems": 2}
     links = {
         "type": "array",
@@ -70,18 +64,26 @@ def _questions(limits: Limits) -> dict[str, Schema]:
     }
     pair = {"word": {**STRING, "maxLength": 200}, "one": text, "other": text}
     of_word = {"text": text, "word": word}
+    asked = _object({"text": text}, {"word": word})
     return {
         "words": _asked("The words of a text", _object({"text": text}), "Words"),
-        "view": _asked("What the viewer shows of a word", _object(of_word), "View"),
+        "figure": _asked("What the page shows of a written word", asked, "Page"),
+        "attention": _asked("The weights of all heads", _object({"text": text}), "Page"),
+        "measures": _asked("What input words are worth for a written one", asked, "Measures"),
+        "why": _asked(
+            "Why the model wrote a word, as numbers",
+            _object({"text": text}, {"word": word, "instead": spelled}),
+            "Why",
+        ),
         "explain": _asked(
             "The four answers for a word, as numbers",
             _object(of_word, {"tokens": tokens}),
             "Explanation",
         ),
         "steps": _asked(
-            "The six steps of one cell; query and key are numbers of tokens of the view's layer",
-            _object({"text": text, **cell}, {"word": {**word, "default": 0}}),
-            "Cell",
+            "The six steps of one link of a written word",
+            _object({"text": text, "query": spelled, "key": spelled}, cell),
+            "Steps",
         ),
         "translate": _asked("The translation of a text", _object({"text": text}), "Translation"),
         "cut": _asked(
@@ -97,7 +99,7 @@ def _questions(limits: Limits) -> dict[str, Schema]:
         "compare": _asked("One word in two texts", _object(pair), "Compared"),
         "page": _asked(
             "A page that needs nothing else, of a word or of one word in two texts",
-            {"oneOf": [_object(of_word), _object(pair)]},
+            {"oneOf": [asked, _object(pair)]},
             None,
             "text/html",
         ),
@@ -140,7 +142,23 @@ def _schemas() -> dict[str, Schema]:
             }
         ),
         "Words": _object({"words": strings}),
-        "View": _object({"payload": _reference("Payload"), "live": strings}),
+        "Page": _object(
+            {"format": {"const": "regard.view"}, "version": INTEGER, "findings": _array(ANY)},
+            {part: {} for part in PARTS},
+        ),
+        "Measures": _object(
+            {
+                "word": STRING,
+                "words": strings,
+                "methods": _array(
+                    _object(
+                        {"name": STRING, "scores": unknown, "agreement": UNKNOWN, "note": STRING}
+                    )
+                ),
+            }
+        ),
+        "Why": {**ANY, "required": ["word", "instead", "metric", "links", "words", "flip"]},
+        "Steps": {**ANY, "required": ["query", "key", "product", "scaled", "weight"]},
         "Explanation": _object(
             {
                 "text": STRING,
@@ -161,17 +179,6 @@ def _schemas() -> dict[str, Schema]:
                 "said": {**STRING, "description": "the translation, or the next word"},
                 "effects": _array(effect),
             },
-        ),
-        "Cell": _object(
-            {
-                **dict.fromkeys(("head", "query", "key", "keys", "hidden"), FROM_0),
-                **dict.fromkeys(("q", "k", "v", "z", "rowWeights"), numbers),
-                **dict.fromkeys(("factor", "entered", "logsumexp"), UNKNOWN),
-                **dict.fromkeys(("score", "scaled", "weight"), NUMBER),
-                "comparedBy": STRING,
-                "row": _array(FROM_0),
-                "rowEntered": unknown,
-            }
         ),
         "Translation": _object({"translation": STRING}),
         "Cut": _object({"before": STRING, "after": STRING, "note": STRING}),
@@ -206,8 +213,7 @@ def _schemas() -> dict[str, Schema]:
                         "conclusion": STRING,
                     }
                 ),
-                "payload": _reference("Payload"),
-                "live": strings,
+                "compared": ANY,
             }
         ),
     }

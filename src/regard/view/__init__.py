@@ -1,20 +1,20 @@
-"""What there is to see: pictures from plain data, and the viewer. Knows no model."""
+"""What there is to see: pictures from plain data, and the page. Knows no model."""
 
 from regard.view.chart import bars, lines
-from regard.view.figure import Figure
 from regard.view.graph import links
 from regard.view.image import heatmap
 from regard.view.payload import Sparsity
 from regard.view.picture import Picture
 from regard.view.plane import arrows
-from regard.view.records import Compared, Explained, Layer, Method, Side, Text
+from regard.view.records import Compared, Explained, Layer, Measures, Method, Side, Text
 from regard.view.viewer import View
+from regard.view.weights import attention_view
 
 __all__ = [
     "Compared",
     "Explained",
-    "Figure",
     "Layer",
+    "Measures",
     "Method",
     "Picture",
     "Side",
@@ -22,6 +22,7 @@ __all__ = [
     "Text",
     "View",
     "arrows",
+    "attention_view",
     "bars",
     "heatmap",
     "lines",

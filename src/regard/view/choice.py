@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from regard.errors import OptionError
 from regard.view import _grids
 from regard.view._data import Array
 from regard.view.records import Layer, Text, Unit
 
-WHICH = ("head", "matrix", "overview", "steps", "explain", "compare")
+WHICH = ("figure", "ribbon", "head", "matrix", "overview", "explain", "compare")
 FIRST_HEADS = 4
 """Heads up to which all are drawn when none are named; of more, the first three."""
 
@@ -51,14 +49,6 @@ class Choice:
         order = {token: i for i, token in enumerate(t for unit in asking for t in unit.tokens)}
         local = [Unit(u.label, tuple(order[t] for t in u.tokens), u.place) for u in asking]
         return _grids.merged(found, local, self.keys)
-
-    def cell(self) -> tuple[int, int]:
-        """The pair of tokens whose steps are told: those chosen, else the strongest of a row."""
-        query = 0 if self.query is None else self.query
-        if self.key is not None:
-            return query, self.key
-        row = _grids.weights(self.layer, [self.head], [Unit("", (query,), 0)])[0, 0]
-        return query, int(np.argmax(row))
 
 
 def chosen(

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from regard.errors import OptionError
 from regard.view import _grids
-from regard.view._cells import Cell, cell
 from regard.view._colour import PALETTE, channels, ramp
 from regard.view._data import Array
 from regard.view._svg import (
@@ -38,7 +37,7 @@ from regard.view.graph import links
 from regard.view.image import heatmap
 from regard.view.picture import Picture, titled
 from regard.view.records import Compared, Explained, Layer, Side, Text
-from regard.view.terminal import head_names, mean_entropies, sentences
+from regard.view.terminal import head_names, mean_entropies
 
 MOST_LINKED = 80
 """Words up to which lines between two columns can be told apart."""
@@ -151,72 +150,6 @@ def _png(pixels: np.ndarray) -> bytes:
     header = struct.pack(">IIBBBBB", wide, high, 8, 2, 0, 0, 0)
     parts = chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(lines, 9)), chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-
-
-def steps(choice: Choice, texts: Mapping[str, Text]) -> Picture:
-    """The six steps of one pair of tokens, with their numbers."""
-    found = cell(choice.layer, choice.head, *choice.cell())
-    keys = texts[choice.layer.keys].tokens
-    asks, looked = texts[choice.layer.queries].tokens[found.query], keys[found.key]
-    sizes = {"q": _extent(found.q, found.k), "v": _extent(found.v, found.z)}
-    products = found.q * found.k
-    strips: dict[int, list[tuple[str, Array, float]]] = {
-        0: [("q", found.q, sizes["q"]), ("k", found.k, sizes["q"])],
-        1: [("q × k", products, _extent(products))] if found.factor is not None else [],
-        4: [("v", found.v, sizes["v"]), ("w × v", found.v * found.weight, sizes["v"])],
-        5: [("z", found.z, sizes["v"])],
-    }
-    marks: list[str] = []
-    y: Number = 0
-    for i, (name, sentence) in enumerate(sentences(found, asks, looked)):
-        marks.append(label(str(i + 1), 0, y + 9, size=18, fill=PALETTE[0], class_="numeral"))
-        marks.append(label(name, 30, y + 9, weight=600, class_="step"))
-        y += 30
-        for line in wrap(sentence, 470, 13):
-            marks.append(label(line, 30, y, fill=SOFT, class_="sentence"))
-            y += 20
-        for strip in strips.get(i, []):
-            marks.append(_strip(*strip, y))
-            y += 24
-        if i == 3:
-            marks.append(moved(_softmax(found, keys), 30, y))
-            y += 22 * len(found.row)
-        y += 22
-    title = f"{asks} → {looked}: {choice.layer.name}, head {choice.head}"
-    return titled(title, title, "".join(marks), 0, 0, 500, math.ceil(y - 22))
-
-
-def _extent(*vectors: Array) -> float:
-    return max(float(np.abs(vector).max()) for vector in vectors) or 1.0
-
-
-def _strip(name: str, values: Array, most: float, y: Number) -> str:
-    wide = 410 / len(values)
-    cells = [
-        tag("rect", x=90 + i * wide, y=y - 7, width=wide, height=14, fill=ramp(float(v) / most))
-        for i, v in enumerate(values)
-    ]
-    drawn = tag("g", *cells, shape_rendering="crispEdges", class_="vector")
-    return label(name, 30, y, size=SMALL_SIZE, fill=SOFT) + drawn
-
-
-def _softmax(found: Cell, keys: Sequence[str]) -> str:
-    """The row: each key that is listed, what entered the softmax, its weight and a bar."""
-    marks: list[str] = []
-    rows = zip(found.row, found.row_entered, found.row_weights, strict=True)
-    for i, (key, entered, weight) in enumerate(rows):
-        y = 22 * i + 4
-        bold = 600 if key == found.key else None
-        marks.append(label(keys[key], 0, y, room=110, weight=bold, class_="key"))
-        score = "−∞" if math.isinf(entered) else f"{entered:.4f}".replace("-", "−")
-        marks.append(label(score, 190, y, size=12.5, anchor="end", fill=SOFT))
-        number = label(
-            f"{weight:.4f}", 250, y, size=12.5, anchor="end", weight=bold, class_="weight"
-        )
-        marks.append(number)
-        width = 200 * weight / (found.row_weights[0] or 1)
-        marks.append(tag("rect", x=266, y=y - 5, width=width, height=9, fill=PALETTE[0], rx=1))
-    return "".join(marks)
 
 
 def explain(explained: Explained, texts: Mapping[str, Text]) -> Picture:

@@ -1,8 +1,8 @@
 """The payload: what the viewer in the browser is given, as JSON. Only this file knows its form.
 
-`payload.schema.json` beside it says the same for other programs. Weights are sparse: of every row
-the strongest few above a threshold, largest first, as keys and weights of 16 bits in base64; how
-much of the whole they hold is stated. Texts of up to 64 tokens are held whole.
+Weights are sparse: of every row the strongest few above a threshold, largest first, as keys and
+weights of 16 bits in base64; how much of the whole they hold is stated. Texts of up to 64 tokens
+are held whole. A finding is sent as it is, the vectors of its six steps as 16-bit integers.
 """
 
 from __future__ import annotations
@@ -18,23 +18,37 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.errors import OptionError
-from regard.view._cells import factor_of
 from regard.view._data import Array
 from regard.view._grids import headed
 from regard.view._svg import Number
-from regard.view.records import Compared, Explained, Layer, Side, Text
+from regard.view.figure.finding import Finding
+from regard.view.records import Compared, Explained, Layer, Measures, Method, Side, Text
 
-VERSION = 1
+VERSION = 2
 WHOLE = 64
 """Keys up to which every weight is held."""
 MOST = 16
 """Links of a row at most, where not every one is held."""
 BUDGET = 15_000_000
 """Bytes that steps, explanation and links may take before base64; long texts hold fewer links."""
-STEPS_BUDGET = 2_000_000
+STEPS_BUDGET = 1_000_000
 """Bytes up to which the six steps of every word are put into a file without being asked for."""
 UNIT = 65_535
 """A weight of 1; the error of a weight is 1/131,070 at most."""
+LABELS = {
+    "reads": "it reads · click a word to see what it attends to",
+    "writes": "",
+    "query": "q, of the word that attends",
+    "matters": "Where does it look?",
+    "each": "the strongest head of all layers",
+    "looked": "attention (strongest head)",
+    "lost": "",
+    "attended": "These are the weights that the model computed. Whether a link matters is another "
+    "question: cut it and see.",
+}
+"""The labels of a page that shows what a word attends to, without cuts."""
+VECTORS = ("q", "k", "v", "output")
+"""Vectors of the six steps of a finding."""
 STRONGEST = 8
 """Keys of each row whose steps are kept beside those of the chosen words, on long texts."""
 
@@ -72,6 +86,8 @@ def build(
     texts: Mapping[str, Text],
     layers: Sequence[Layer],
     *,
+    findings: Sequence[Finding] = (),
+    measures: Sequence[Measures] = (),
     explained: Explained | None = None,
     compared: Compared | None = None,
     title: str = "",
@@ -89,6 +105,10 @@ def build(
         "format": "regard.view",
         "version": VERSION,
         "title": title,
+        **findings_data(findings),
+        "measures": [measures_data(one) for one in measures],
+        "labels": LABELS,
+        "served": None,
         "texts": {name: _text(text) for name, text in texts.items()},
         "layers": made,
         "sparse": {
@@ -99,7 +119,46 @@ def build(
         },
         "steps": stepped,
         "explained": told,
-        "compared": None if compared is None else _compared(compared),
+        "compared": None if compared is None else compared_data(compared),
+    }
+
+
+def empty() -> dict[str, Any]:
+    """A payload that shows nothing yet."""
+    return build({}, ())
+
+
+def findings_data(findings: Sequence[Finding]) -> dict[str, Any]:
+    """Findings as JSON data; keys and values that several have, as in cross-attention, once."""
+    shared: dict[str, int] = {}
+    packed: list[dict[str, Any]] = []
+
+    def once(values: Sequence[Any]) -> int:
+        one = pack(values)
+        if one["data"] not in shared:
+            shared[one["data"]] = len(packed)
+            packed.append(one)
+        return shared[one["data"]]
+
+    found = [
+        {**asdict(one), "row": {n: once(x) if n in VECTORS else x for n, x in one.row.items()}}
+        for one in findings
+    ]
+    return {"findings": found, "vectors": packed}
+
+
+def pack(values: Sequence[Any]) -> dict[str, Any]:
+    """Numbers as 16-bit integers, little-endian, in base64, with their shape and scale.
+
+    >>> pack([[0.5, -1.0]])
+    {'shape': [1, 2], 'scale': 3.051850947599719e-05, 'data': 'AEABgA=='}
+    """
+    numbers = np.nan_to_num(np.asarray(values, dtype=np.float64))
+    scale = float(np.abs(numbers).max(initial=0.0)) / 32767 or 1.0
+    return {
+        "shape": list(numbers.shape),
+        "scale": scale,
+        "data": _packed(np.rint(numbers / scale), np.int16),
     }
 
 
@@ -183,7 +242,7 @@ def _steps(layer: Layer, chosen: Mapping[str, Sequence[int]]) -> dict[str, Any] 
     Short texts keep all keys; long ones those of the chosen tokens and the strongest of each row.
     """
     queries = sorted(set(chosen.get(layer.queries, ())))
-    if not queries or not layer.look.has_vectors:
+    if not queries or not (layer.numbers and layer.look.has_vectors):
         return None
     look, count = layer.look, layer.sizes[1]
     weights = headed(look.weights(queries=queries), 2)
@@ -196,10 +255,8 @@ def _steps(layer: Layer, chosen: Mapping[str, Sequence[int]]) -> dict[str, Any] 
         "q": q[:, queries], "z": z[:, queries],
         "k": k[groups[:, None], keys], "v": v[groups[:, None], keys],
         "score": _taken(headed(look.compared(queries=queries), 2), columns),
-        "scaled": _taken(headed(look.compared(queries=queries, scaled=True), 2), columns),
         "entered": _taken(entered, columns),
         "weight": _taken(weights, columns),
-        "logsumexp": headed(look.logsumexp, 1)[:, queries],
     }  # fmt: skip
     return {
         "queries": queries,
@@ -207,9 +264,6 @@ def _steps(layer: Layer, chosen: Mapping[str, Sequence[int]]) -> dict[str, Any] 
         "valueWidth": v.shape[-1],
         "keysPerHead": keys.shape[1],
         "keys": _packed(keys, np.uint32),
-        "hidden": _packed(np.isneginf(entered).sum(-1), np.uint32),
-        "factor": factor_of(layer),
-        "comparedBy": type(look.score).__name__.lower(),
     } | {name: _packed(values, np.float32) for name, values in packed.items()}
 
 
@@ -242,31 +296,36 @@ def _rounded(values: Array) -> list[float | None]:
 
 def _explained(explained: Explained, texts: Mapping[str, Text]) -> dict[str, Any]:
     words = len(texts[explained.looked_at].words)
-    methods = []
-    for method in explained.methods:
-        heads = method.by_head(words)
-        methods.append(
-            {
-                "name": method.name,
-                "scores": _rounded(method.values(words)),
-                "heads": None
-                if heads is None
-                else {"shape": list(heads.shape), "scores": _packed(heads, np.float32)},
-                "agreement": None if method.agreement is None else float(method.agreement),
-                "note": method.note,
-            }
-        )
     return {
         "word": explained.word % len(texts[explained.text].words),
         "text": explained.text,
         "lookedAt": explained.looked_at,
-        "methods": methods,
         "sentence": explained.sentence,
-        "layerNames": list(explained.layer_names),
+        "methods": [_method(method, words) for method in explained.methods],
     }
 
 
-def _compared(compared: Compared) -> dict[str, Any]:
+def _method(method: Method, words: int) -> dict[str, Any]:
+    return {
+        "name": method.name,
+        "scores": _rounded(method.values(words)),
+        "agreement": None if method.agreement is None else float(method.agreement),
+        "note": method.note,
+    }
+
+
+def measures_data(measures: Measures) -> dict[str, Any]:
+    """The measures of one written word as JSON data."""
+    words = list(measures.words)
+    return {
+        "word": measures.word,
+        "words": words,
+        "methods": [_method(method, len(words)) for method in measures.methods],
+    }
+
+
+def compared_data(compared: Compared) -> dict[str, Any]:
+    """A comparison as JSON data."""
     return {
         "word": compared.word,
         "one": _side(compared.one),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 import secrets
@@ -57,6 +58,11 @@ class Picture:
         for name, size in (("width", self.width), ("height", self.height)):
             if not 0 < size < math.inf:
                 raise OptionError(f"Picture: {name} expected > 0 and finite, got {size}; in pixels")
+
+    def data_url(self) -> str:
+        """The SVG document as an address, for an image of a page."""
+        coded = base64.b64encode(self.svg().encode()).decode("ascii")
+        return f"data:image/svg+xml;base64,{coded}"
 
     def svg(self) -> str:
         """The complete document."""

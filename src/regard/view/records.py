@@ -117,7 +117,7 @@ class Layer:
     """One layer of attention: who asks (``queries``), who is looked at (``keys``), and the look.
 
     ``queries`` and ``keys`` are names of texts; ``look`` is of one text, ``(n, d)`` or
-    ``(1, h, n, d)``.
+    ``(1, h, n, d)``; ``numbers`` says whether its queries, keys and values are the model's own.
     """
 
     name: str
@@ -125,6 +125,7 @@ class Layer:
     queries: str
     keys: str
     look: Look
+    numbers: bool = True
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -172,14 +173,12 @@ class Method:
     Args:
         name: such as "attention", "norm", "rollout", "knockout".
         scores: one per word of the explained text that is looked at; nan where it is not known.
-        heads: the same by layer and head, ``(layers, heads, words)``, where the method has them.
         agreement: rank correlation with knockout, −1 … 1; None for knockout itself.
         note: what the number is, in a few words.
     """
 
     name: str
     scores: Numbers
-    heads: Numbers | None = None
     agreement: Number | None = None
     note: str = ""
 
@@ -193,17 +192,20 @@ class Method:
             )
         return _known(f"Explained: scores of {self.name!r}", found)
 
-    def by_head(self, words: int) -> Array | None:
-        """The scores by layer and head, checked; None where the method has none."""
-        if self.heads is None:
-            return None
-        found = array(f"Explained: heads of {self.name!r}", self.heads, "layers, heads, words")
-        if found.shape[2] != words:
-            raise ShapeError(
-                f"Explained: heads of {self.name!r} has {found.shape[2]} words but the text has "
-                f"{words}; give (layers, heads, words)"
-            )
-        return _known(f"Explained: heads of {self.name!r}", found)
+
+@dataclass(frozen=True)
+class Measures:
+    """What every input word is worth for one written word, by several methods.
+
+    Args:
+        word: the written word, as the finding about it names it.
+        words: the input words.
+        methods: one score per word each.
+    """
+
+    word: str
+    words: Sequence[str]
+    methods: Sequence[Method]
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,6 @@ class Explained:
         looked_at: name of the text whose words are scored; ``text`` itself, or the source.
         methods: the answers, side by side.
         sentence: the outcome in plain words.
-        layer_names: one per layer of the methods' ``heads``.
     """
 
     word: int
@@ -224,7 +225,6 @@ class Explained:
     looked_at: str
     methods: Sequence[Method]
     sentence: str = ""
-    layer_names: Sequence[str] = ()
 
     def check(self, texts: dict[str, Text]) -> None:
         """Raise unless the words are there and every method scores each of them."""
@@ -238,14 +238,7 @@ class Explained:
         if not self.methods:
             raise ShapeError("Explained: methods expected at least one, got none; add one")
         for method in self.methods:
-            words = len(texts[self.looked_at].words)
-            method.values(words)
-            heads = method.by_head(words)
-            if heads is not None and len(self.layer_names) not in (0, len(heads)):
-                raise ShapeError(
-                    f"Explained: layer_names has {len(self.layer_names)} but {method.name!r} has "
-                    f"{len(heads)} layers; give one per layer"
-                )
+            method.values(len(texts[self.looked_at].words))
 
 
 @dataclass(frozen=True)

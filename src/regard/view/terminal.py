@@ -9,7 +9,6 @@ import numpy as np
 from rich.cells import cell_len
 
 from regard.view import _grids
-from regard.view._cells import Cell, cell
 from regard.view._data import Array
 from regard.view._svg import Number, escape
 from regard.view.choice import Choice
@@ -76,61 +75,6 @@ def mean_entropies(layer: Layer) -> list[float]:
     entropy = _grids.headed(layer.look.entropy(), 1).mean(-1)
     keys = layer.sizes[1]
     return [float(e) / (float(np.log(keys)) if keys > 1 else 1.0) for e in entropy]
-
-
-def steps(choice: Choice, texts: Mapping[str, Text]) -> str:
-    """The six steps of one pair of tokens."""
-    found = cell(choice.layer, choice.head, *choice.cell())
-    keys = texts[choice.layer.keys].tokens
-    asks, looked = (
-        _shown(texts[name].tokens[at])
-        for name, at in ((choice.layer.queries, found.query), (choice.layer.keys, found.key))
-    )
-    said = sentences(found, asks, looked)
-    wide = _widest([keys[i] for i in found.row])
-    row = [
-        f"   {_padded(keys[i], wide)}  {_number(e):>10}  {w:.4f}  {_bar(w)}".rstrip()
-        for i, e, w in zip(found.row, found.row_entered, found.row_weights, strict=True)
-    ]
-    lines = [f"{asks} → {looked}: {choice.layer.name}, head {choice.head}"]
-    figures = {
-        0: [f"   q  {_vector(found.q)}", f"   k  {_vector(found.k)}"],
-        3: row,
-        4: [f"   v      {_vector(found.v)}", f"   w × v  {_vector(found.v * found.weight)}"],
-        5: [f"   z  {_vector(found.z)}"],
-    }
-    for i, (title, sentence) in enumerate(said):
-        lines += [f"{i + 1}. {title}: {sentence}", *figures.get(i, [])]
-    return "\n".join(lines)
-
-
-def sentences(found: Cell, asks: str, looked: str) -> list[tuple[str, str]]:
-    """The six steps of a cell: a title and a sentence each."""
-    factor = found.factor
-    product = "q · k" if factor is not None else f"compared by {found.compared_by}"
-    scale = "used as it is"
-    if factor is not None and factor != 1:
-        root = abs(factor * len(found.q) ** 0.5 - 1) < 1e-6
-        scale = f"divided by √{len(found.q)}" if root else f"times {_number(factor)}"
-    scaled = f"{_number(found.score)} {scale} = {_number(found.scaled)}"
-    if np.isneginf(found.entered):
-        scaled += "; masked, so −∞"
-    elif abs(found.entered - found.scaled) > 1e-6:
-        bias = _number(found.entered - found.scaled)
-        scaled += f"; a bias of {bias} makes it {_number(found.entered)}"
-    soft = "nothing may be looked at, the weight is 0"
-    if np.isfinite(found.logsumexp):
-        total = _number(found.logsumexp)
-        total = f"({total})" if total.startswith("−") else total
-        soft = f"e^({_number(found.entered)} − {total}) = {found.weight:.4f}"
-    return [
-        ("Query and key", f"what {asks} asks for, what {looked} offers"),
-        ("Score", f"{product} = {_number(found.score)}"),
-        ("Scale and mask", scaled),
-        ("Softmax", soft),
-        ("Value times weight", f"the value of {looked} counts {found.weight:.4f}"),
-        ("Sum", f"over all {found.keys} keys: what this head gives to {asks}"),
-    ]
 
 
 def explain(explained: Explained, texts: Mapping[str, Text]) -> str:
@@ -229,11 +173,6 @@ def _number(value: Number) -> str:
 def _fixed(value: Number) -> str:
     text = "·" if math.isnan(value) else f"{value:.2f}"
     return ("0.00" if text == "-0.00" else text).replace("-", "−")
-
-
-def _vector(values: Array) -> str:
-    shown = "  ".join(_number(float(value)) for value in values[:6])
-    return shown if len(values) <= 6 else f"{shown}  … {len(values)} numbers"
 
 
 def _shown(text: str) -> str:

@@ -1,41 +1,70 @@
-"""`View`: attention to look at, in a file, a notebook, a paper or a terminal."""
+"""`View`: a finding, or attention, to look at: a page, a picture, a notebook cell, a terminal."""
 
 from __future__ import annotations
 
+import html
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from textwrap import fill
+from typing import Any, TypedDict, Unpack
 
 from regard.errors import OptionError, WordError
 from regard.files import write_text
-from regard.view import drawing, html, payload, terminal
-from regard.view._cells import as_data, cell
+from regard.view import drawing, payload, terminal
 from regard.view._svg import Number
 from regard.view.choice import WHICH, Choice, chosen
+from regard.view.figure import drawing as figure
+from regard.view.figure.finding import Finding, finding, plain, spans
+from regard.view.page import page
 from regard.view.payload import Sparsity
 from regard.view.picture import Picture
-from regard.view.records import Compared, Explained, Layer, Text
+from regard.view.records import Compared, Explained, Layer, Measures, Text
 
-Answer = Callable[[dict[str, Any]], dict[str, Any]]
-"""What answers a question of the viewer: a record of arguments to a record of replies."""
+WIDTH = 88
+"""Columns of a text."""
+FRAME = 860
+"""Height of the page in a notebook, in pixels."""
+
+
+class Options(TypedDict, total=False):
+    """What a picture, or a text, shows of a view."""
+
+    layer: int | str
+    """Number (from 0) or name of a layer."""
+    heads: int | Sequence[int] | None
+    """Number or numbers (from 0); pictures of one head take the first."""
+    word: str | int | None
+    """The word that attends: text, or number from 0. In the figure, the input word."""
+    key: str | int | None
+    """The word that is attended to."""
+    tokens: bool
+    """Tokens instead of words."""
+    threshold: float
+    """Links at or below are not drawn."""
+    cut: bool
+    """In the figure, what the model writes without the link."""
+    title: str
+    """The line above "ribbon", with mentioned words in asterisks."""
 
 
 class View:
-    """Attention of one or two texts, ready to be looked at.
+    """What a model looked at when it wrote a word, or the attention of any text.
 
-    A notebook shows it; ``save("x.html")`` writes one file that opens without a network; `svg`,
-    `png` and `pdf` draw one of its views for a paper; `text`, and ``str``, tell it in words. The
-    views are "head", "matrix", "overview", "steps", "explain" and "compare".
+    A notebook shows it; ``save("x.html")`` writes one page that opens without a network; `picture`
+    and `text` have one part of it for a paper or a terminal: "figure" and "ribbon" of a finding;
+    "head", "matrix" and "overview" of layers; "explain"; "compare".
 
     Args:
-        texts: by name; layers name the text that asks and the text that is looked at.
+        texts: by name; layers name the text that attends and the text that is attended to.
         layers: one `Layer` per layer of attention.
-        explained: the answers to "why this word?".
+        findings: the data of findings about one text (`Why.to_data`, and the numbers of the six
+            steps as ``row``), the first of which is shown first.
+        measures: what every input word is worth by several methods, for some of the findings.
+        explained: the answers to "what does this word depend on?".
         compared: one word in two sentences.
         title: stands at the top; the text itself, if not given.
         sparsity: which links a long text keeps.
-        answers: what else can be asked while the view is live, such as "cut".
 
     >>> import torch, regard
     >>> x = torch.eye(3)
@@ -51,39 +80,43 @@ class View:
 
     def __init__(
         self,
-        texts: Mapping[str, Text],
+        texts: Mapping[str, Text] | None = None,
         layers: Sequence[Layer] = (),
         *,
+        findings: Sequence[Mapping[str, Any]] = (),
+        measures: Sequence[Measures] = (),
         explained: Explained | None = None,
         compared: Compared | None = None,
         title: str = "",
         sparsity: Sparsity | None = None,
-        answers: Mapping[str, Answer] | None = None,
     ) -> None:
-        self.texts = dict(texts)
+        self.texts = dict(texts or {})
         self.layers = tuple(layers)
+        self.findings: list[Finding] = [finding(why) for why in findings]
+        self.measures = tuple(measures)
         self.explained = explained
         self.compared = compared
         self.title = title
         self.sparsity = sparsity or Sparsity()
-        self.answers = dict(answers or {})
         for layer in self.layers:
             layer.check(self.texts)
         if explained is not None:
             explained.check(self.texts)
         if compared is not None:
             compared.values()
-        if not (self.layers or explained or compared):
+        if not (self.layers or self.findings or explained or compared):
             raise OptionError(
-                "View: expected layers, explained or compared, got none of them; "
+                "View: expected layers, findings, explained or compared, got none of them; "
                 "there would be nothing to see"
             )
 
     def payload(self, steps: Iterable[str | int] | None = None) -> dict[str, Any]:
-        """What the viewer in a browser is given, as JSON data; see `payload.schema.json`."""
+        """What the page is given, as JSON data; `steps` as of `save`."""
         return payload.build(
             self.texts,
             self.layers,
+            findings=self.findings,
+            measures=self.measures,
             explained=self.explained,
             compared=self.compared,
             title=self.title,
@@ -93,28 +126,22 @@ class View:
 
     def html(self, steps: Iterable[str | int] | None = None) -> str:
         """A page that needs nothing else."""
-        return html.page(self.payload(steps), self.heading)
+        return page(self.payload(steps), self.heading)
 
     def save(
         self,
         path: str | os.PathLike[str],
         which: str | None = None,
         *,
-        layer: int | str = 0,
-        heads: int | Sequence[int] | None = None,
-        word: str | int | None = None,
-        key: str | int | None = None,
-        tokens: bool = False,
         steps: Iterable[str | int] | None = None,
+        **options: Unpack[Options],
     ) -> None:
-        """Write .html (every view), or one view as .svg, .png, .pdf or .txt.
+        """Write .html (the page), or one part as .svg, .png, .pdf or .txt.
 
         ``steps`` are the words whose six steps go into an .html file with all their numbers; if
         not given, every word of a short text, else the word that is explained.
         """
         target = Path(path)
-        options: dict[str, Any] = {"layer": layer, "heads": heads, "word": word, "key": key}
-        options["tokens"] = tokens
         ending = target.suffix.lower()
         if ending not in (".html", ".txt", ".svg", ".png", ".pdf"):
             raise OptionError(
@@ -130,145 +157,73 @@ class View:
         }
         write_text(target, forms, "save")
 
-    def picture(
-        self,
-        which: str | None = None,
-        *,
-        layer: int | str = 0,
-        heads: int | Sequence[int] | None = None,
-        word: str | int | None = None,
-        key: str | int | None = None,
-        tokens: bool = False,
-        threshold: Number = 0.02,
-    ) -> Picture:
-        """One view as a picture: "head", "matrix", "overview", "steps", "explain", "compare".
-
-        Args:
-            which: the view; the one with most to say, if not given.
-            layer: number (from 0) or name of a layer.
-            heads: number or numbers (from 0); views of one head take the first.
-            word: the word that asks: text, or number from 0.
-            key: the word that is looked at, for "steps"; the strongest, if not given.
-            tokens: tokens instead of words.
-            threshold: links at or below are not drawn.
-        """
+    def picture(self, which: str | None = None, **options: Unpack[Options]) -> Picture:
+        """One part as a picture; if not said which, the one with most to say."""
         which = self._which(which, "picture")
+        if which in ("figure", "ribbon"):
+            found, at = self._found("picture"), self._input(options.get("word"))
+            cut = options.get("cut", False)
+            if which == "figure":
+                return figure.whole(found, at, cut=cut)
+            return figure.links(found, at, cut=cut, title=spans(options.get("title", "")))
         if which == "explain":
             return drawing.explain(self._explained("picture"), self.texts)
         if which == "compare":
             return drawing.compare(self._compared("picture"))
         if which == "overview":
             return drawing.overview(self._layers("picture"))
-        choice = self._chosen("picture", layer, heads, word, key, tokens)
-        if which == "steps":
-            return drawing.steps(choice, self.texts)
-        return drawing.matrix(choice) if which == "matrix" else drawing.head(choice, threshold)
+        choice = self._chosen("picture", options)
+        if which == "matrix":
+            return drawing.matrix(choice)
+        return drawing.head(choice, options.get("threshold", 0.02))
 
-    def svg(
-        self,
-        which: str | None = None,
-        *,
-        layer: int | str = 0,
-        heads: int | Sequence[int] | None = None,
-        word: str | int | None = None,
-        key: str | int | None = None,
-        tokens: bool = False,
-    ) -> str:
-        """One view as an SVG document; arguments as of `picture`."""
-        return self.picture(
-            which, layer=layer, heads=heads, word=word, key=key, tokens=tokens
-        ).svg()
+    def svg(self, which: str | None = None, **options: Unpack[Options]) -> str:
+        """One part as an SVG document."""
+        return self.picture(which, **options).svg()
 
     def png(
-        self,
-        which: str | None = None,
-        *,
-        layer: int | str = 0,
-        heads: int | Sequence[int] | None = None,
-        word: str | int | None = None,
-        key: str | int | None = None,
-        tokens: bool = False,
-        scale: Number = 2,
+        self, which: str | None = None, *, scale: Number = 2, **options: Unpack[Options]
     ) -> bytes:
-        """One view as PNG, ``scale`` pixels for each of the picture's; arguments as of that."""
-        return self.picture(which, layer=layer, heads=heads, word=word, key=key, tokens=tokens).png(
-            scale
-        )
+        """One part as PNG, ``scale`` pixels for each of the picture's."""
+        return self.picture(which, **options).png(scale)
 
-    def pdf(
-        self,
-        which: str | None = None,
-        *,
-        layer: int | str = 0,
-        heads: int | Sequence[int] | None = None,
-        word: str | int | None = None,
-        key: str | int | None = None,
-        tokens: bool = False,
-    ) -> bytes:
-        """One view as a page of PDF; arguments as of `picture`."""
-        return self.picture(
-            which, layer=layer, heads=heads, word=word, key=key, tokens=tokens
-        ).pdf()
+    def pdf(self, which: str | None = None, **options: Unpack[Options]) -> bytes:
+        """One part as a page of PDF."""
+        return self.picture(which, **options).pdf()
 
-    def text(
-        self,
-        which: str | None = None,
-        *,
-        layer: int | str = 0,
-        heads: int | Sequence[int] | None = None,
-        word: str | int | None = None,
-        key: str | int | None = None,
-        tokens: bool = False,
-        threshold: Number = 0.02,
-    ) -> str:
-        """One view in words; arguments as of `picture`."""
+    def text(self, which: str | None = None, **options: Unpack[Options]) -> str:
+        """One part in words."""
         which = self._which(which, "text")
+        if which in ("figure", "ribbon"):
+            found = self._found("text")
+            told = found.reads[self._input(options.get("word"))]
+            spoken = told.cut_headline if options.get("cut") else told.headline
+            below = told.cut_caption if options.get("cut") else found.caption
+            lines = (
+                "".join(f"“{text}”" if role else text for text, role in part)
+                for part in (spoken, below)
+            )
+            return "\n".join(fill(line, WIDTH) for line in lines)
         if which == "explain":
             return terminal.explain(self._explained("text"), self.texts)
         if which == "compare":
             return terminal.compare(self._compared("text"))
         if which == "overview":
             return terminal.overview(self._layers("text"))
-        choice = self._chosen("text", layer, heads, word, key, tokens)
-        if which == "steps":
-            return terminal.steps(choice, self.texts)
-        return terminal.matrix(choice) if which == "matrix" else terminal.head(choice, threshold)
-
-    @property
-    def live(self) -> list[str]:
-        """The kinds of question that are answered: "steps", and what `answers` adds."""
-        return [*(["steps"] if self.layers else []), *self.answers]
-
-    def answer(self, kind: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The reply to a question of the viewer, for a notebook or a server.
-
-        "steps" takes ``layer``, ``head``, ``query`` and ``key`` (tokens), all numbers from 0.
-        """
-        if kind in self.answers:
-            return self.answers[kind](arguments)
-        if kind != "steps" or not self.layers:
-            raise OptionError(
-                f"answer: kind expected {', '.join(self.live) or 'nothing'}, got {kind!r}; "
-                "give View answers={…} for others"
-            )
-        names = ("layer", "head", "query", "key")
-        for name in names:
-            given = arguments.get(name)
-            if not isinstance(given, int) or isinstance(given, bool):
-                raise OptionError(f"answer: {name} expected a number from 0, got {given!r}")
-        layer, head, query, key = (int(arguments[name]) for name in names)
-        if not 0 <= layer < len(self.layers):
-            raise OptionError(
-                f"answer: layer {layer} asked for, but there are {len(self.layers)}, "
-                "numbered from 0"
-            )
-        return as_data(cell(self.layers[layer], head, query, key))
+        choice = self._chosen("text", options)
+        if which == "matrix":
+            return terminal.matrix(choice)
+        return terminal.head(choice, options.get("threshold", 0.02))
 
     @property
     def heading(self) -> str:
-        """The title, or the text."""
-        if self.title or not self.texts:
-            return self.title or (self.compared.word if self.compared else "")
+        """The title; else the finding, or the text."""
+        if self.title:
+            return self.title
+        if self.findings:
+            return "".join(text for text, _ in self.findings[0].headline)
+        if not self.texts:
+            return self.compared.word if self.compared else ""
         name = self.layers[0].queries if self.layers else next(iter(self.texts))
         text = self.texts[name].text
         return text if len(text) <= 160 else text[:160] + "…"
@@ -277,34 +232,67 @@ class View:
         return self.text()
 
     def __repr__(self) -> str:
-        return f"View({len(self.layers)} layers, {', '.join(self.texts) or 'no texts'})"
+        if self.findings:
+            found = self.findings[0]
+            read = found.reads[found.selected]
+            return (
+                f"View({found.word!r} → {read.word!r} {read.looked:.2f}; .save('it.html') opens it)"
+            )
+        parts = [f"{len(self.layers)} layers"] if self.layers else []
+        named = ", ".join([*parts, *self.texts]) or self.heading
+        return f"View({named}; .save('view.html') opens it)"
 
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        """What a notebook shows: the widget, or the text where anywidget is not installed."""
-        from regard.view.widget import bundle
-
-        return bundle(self, **options)
+    def _repr_html_(self) -> str:
+        """The page in a frame; where frames are not shown, as on GitHub, a picture."""
+        still = self.picture()
+        frame = f'<iframe srcdoc="{html.escape(self.html())}" sandbox="allow-scripts'
+        return (
+            "<style>iframe.regard + div { display: none }</style>"
+            f'{frame} allow-downloads" class="regard" title="regard" width="100%" height="{FRAME}"'
+            f' style="border:0"></iframe><div><img alt="{html.escape(self.heading)}" '
+            f'src="{still.data_url()}"></div>'
+        )
 
     def _which(self, which: str | None, where: str) -> str:
         if which is None:
+            if self.findings:
+                return "figure"
             return "explain" if self.explained else "compare" if self.compared else "head"
         if which not in WHICH:
             raise OptionError(f"{where}: which expected {', '.join(WHICH)}, got {which!r}")
         return which
 
-    def _chosen(
-        self,
-        where: str,
-        layer: int | str,
-        heads: int | Sequence[int] | None,
-        word: str | int | None,
-        key: str | int | None,
-        tokens: bool,
-    ) -> Choice:
+    def _chosen(self, where: str, options: Options) -> Choice:
         return chosen(
-            self.texts, self.layers, where,
-            layer=layer, heads=heads, word=word, key=key, tokens=tokens,
-        )  # fmt: skip
+            self.texts,
+            self.layers,
+            where,
+            layer=options.get("layer", 0),
+            heads=options.get("heads"),
+            word=options.get("word"),
+            key=options.get("key"),
+            tokens=options.get("tokens", False),
+        )
+
+    def _found(self, where: str) -> Finding:
+        if not self.findings:
+            raise OptionError(f'{where}: "figure" expected a view of a finding, see Lens.why')
+        return self.findings[0]
+
+    def _input(self, word: str | int | None) -> int:
+        """The number of an input word of the finding."""
+        found = self.findings[0]
+        if word is None:
+            return found.selected
+        names = [one.word for one in found.reads]
+        if isinstance(word, int):
+            if not 0 <= word < len(names):
+                raise WordError(f"View: word {word}, expected 0 to {len(names) - 1}")
+            return word
+        for these in (names, [plain(name) for name in names]):
+            if word in these:
+                return these.index(word)
+        raise WordError(f"View: no input word is {word!r}; there are {', '.join(names)}")
 
     def _layers(self, where: str) -> tuple[Layer, ...]:
         if not self.layers:
@@ -326,8 +314,10 @@ class View:
     def _steps(self, words: Iterable[str | int] | None) -> dict[str, list[int]]:
         """Per text, the tokens whose steps are put into a payload."""
         if words is None:
-            if payload.steps_bytes(self.layers) <= payload.STEPS_BUDGET:
-                return {name: list(range(len(text.tokens))) for name, text in self.texts.items()}
+            own = dict(list(self.texts.items())[:1]) if self.findings else self.texts
+            layers = [layer for layer in self.layers if layer.queries in own]
+            if payload.steps_bytes(layers) <= payload.STEPS_BUDGET:
+                return {name: list(range(len(text.tokens))) for name, text in own.items()}
             if self.explained is None:
                 return {}
             text = self.texts[self.explained.text]

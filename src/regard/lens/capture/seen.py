@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from regard.attention.record import Look
-from regard.errors import WordError
+from regard.errors import OptionError, WordError
 from regard.lens.capture.joined import JoinedLook
 from regard.lens.capture.links import Links, strongest
 from regard.lens.capture.record import AttentionRecord
+from regard.view import View, attention_view
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class UnseenError(WordError, KeyError):
@@ -88,6 +93,32 @@ class Seen(Mapping[str, Look]):
         memory is linear in the length of the text.
         """
         return strongest(self, most)
+
+    def view(self, words: Sequence[str], keys: Sequence[str] | None = None) -> View:
+        """The weights to look at: of the modules that have a query for each of the words.
+
+        `keys`: the words attended to, for attention between two texts; `words` if not given.
+        """
+        wanted = (len(words), len(words if keys is None else keys))
+        kind = "self" if keys is None else "cross"
+        found = {
+            name: one
+            for name, one in self.items()
+            if self._kinds[name] == kind and one.sizes[2:] == wanted
+        }
+        if not found:
+            raise OptionError(
+                f"view: {wanted[0]} words and {wanted[1]} keys given, but no module attends from "
+                f"so many to so many; it saw\n{self}"
+            )
+        return attention_view(found, words, keys)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """One row for each weight of each module, see `Look.to_frame`. Needs pandas."""
+        import pandas
+
+        frames = [self[name].to_frame().assign(module=name) for name in self]
+        return pandas.concat(frames, ignore_index=True)
 
     def __str__(self) -> str:
         """A table: the modules, and what they did."""

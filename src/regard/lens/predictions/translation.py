@@ -22,6 +22,8 @@ PRONOUNS = ("it", "its", "they", "them", "their")
 """English pronouns whose translation depends on what they refer to."""
 SURE = 0.7
 """What is written for a word looks at it about as much as what looks at it most."""
+SURE_OF_TEXT = 0.45
+"""A mean probability of the written tokens below which the translation is hardly to be trusted."""
 PIECES = 4
 """Tokens of which a word that was not written is spelled, at most."""
 
@@ -52,12 +54,25 @@ class Translated:
         """What is written at each position: the translation, then the end."""
 
     @cached_property
-    def seen(self) -> Seen:
-        """The attention of the decoder as it reads the whole translation."""
+    def _decoded(self) -> tuple[Seen, Tensor]:
         prefix = torch.tensor([[self.adapter.start, *self.tokens]], device=self.memory.device)
         with torch.no_grad(), watch(self.adapter.model) as seen:
-            self.adapter.step_logits(self.memory, prefix)
-        return seen
+            logits = self.adapter.step_logits(self.memory, prefix)
+        return seen, logits
+
+    @property
+    def seen(self) -> Seen:
+        """The attention of the decoder as it reads the whole translation."""
+        return self._decoded[0]
+
+    @cached_property
+    def confidence(self) -> float:
+        """The geometric mean of the probabilities of the written tokens."""
+        if not self.tokens:
+            return 1.0
+        logs = self._decoded[1][0, : len(self.tokens)].log_softmax(-1)
+        chosen = torch.tensor(self.tokens, device=logs.device)
+        return float(logs.gather(-1, chosen[:, None]).mean().exp())
 
     @cached_property
     def _to_source(self) -> Float[Tensor, "layers t units"]:
@@ -244,9 +259,12 @@ def choose(
     unit = _unit(translated, word)
     first = _first(translated.written, unit)
     if instead is None:
-        return TranslationPrediction(translated, first)
+        found = TranslationPrediction(translated, first)
+        found.note = _doubt(translated)
+        return found
     step, other = _differing(translated, unit, instead)
     found = TranslationPrediction(translated, step, other, instead)
+    found.note = _doubt(translated)
     if step != first:
         common = translated.adapter.detokenize(translated.tokens[first:step])
         found.note = (
@@ -258,6 +276,16 @@ def choose(
             f"differs, {found.spell(other)!r}."
         )
     return found
+
+
+def _doubt(translated: Translated) -> str:
+    """What a reader has to know about a translation that the model itself finds improbable."""
+    if translated.confidence >= SURE_OF_TEXT:
+        return ""
+    return (
+        f"The model is unsure of this whole translation ({translated.confidence:.0%} a subword, on "
+        "average): it has seen little text like this."
+    )
 
 
 def _unit(translated: Translated, word: str | int | None) -> int:

@@ -1,5 +1,1 @@
-"""The finding about one written word, as a figure and as a page in which links can be cut."""
-
-from regard.view.figure.figure import Figure
-
-__all__ = ["Figure"]
+"""The finding about one written word: what is said of it, and its figure as SVG."""

@@ -73,7 +73,7 @@ def _links(
         range(len(shown)), key=lambda i: (shown[i] != selected, -_worth(found.reads[shown[i]]))
     )
     above = place(source, width, size, wanted=wanted)
-    below = place(output, width, size, wanted=[found.position], most=4)
+    below = place(output, width, size, wanted=[found.written_at], most=4)
     pitch = size * 1.75
     top = (22 if labels else 0) + pitch / 2
     rows = max(one.line for one in above) + 1
@@ -83,19 +83,19 @@ def _links(
     at = {shown[one.number]: one for one in above if one.number >= 0}
     to = {one.number: one for one in below if one.number >= 0}
     marks = _alignment(found, at, to, top, bottom, pitch)
-    marks.append(_ribbon(read, at[selected], to[found.position], cut, top, bottom, pitch))
+    marks.append(_ribbon(read, at[selected], to[found.written_at], cut, top, bottom, pitch))
     marks += [_word(one, top + one.line * pitch, size) for one in above if one.number < 0]
     for i, one in at.items():
         role = plainly if i != selected else "gone" if cut else "hit"
         marks.append(_word(one, top + one.line * pitch, size, role))
     marks += _written(found, read, below, cut, bottom, pitch, size, strike=labels)
-    marks.append(_pill(read, at[selected], to[found.position], cut, top, bottom, pitch))
+    marks.append(_pill(read, at[selected], to[found.written_at], cut, top, bottom, pitch))
     last = bottom + max(one.line for one in below) * pitch + pitch / 2
     if labels:
         marks.append(text(found.labels["reads"], 0, 6, size=12, colour="soft"))
         marks.append(text(found.labels["writes"], 0, last + 12, size=12, colour="soft"))
     else:
-        x, told = to[found.position].x, _shares(found, read, cut)
+        x, told = to[found.written_at].x, _shares(found, read, cut)
         marks.append(text(told, x, last + 10, size=13, anchor="middle", colour="soft"))
     return "".join(marks), last + 20
 
@@ -130,7 +130,7 @@ def _alignment(
     return [
         tag("path", d=_curve(at[b].x, ends[0], to[a].x, ends[1]), stroke_width=1.6, **line("rule"))
         for a, b in found.alignment
-        if a != found.position and a in to and b in at
+        if a != found.written_at and a in to and b in at
     ]
 
 
@@ -225,7 +225,7 @@ def _written(
     marks = []
     for one in placed:
         y = top + one.line * pitch
-        own = one.number == found.position
+        own = one.number == found.written_at
         role = "on" if own else ""
         changed = cut and one.number >= 0 and read.output[one.number] != found.output[one.number]
         if changed:

@@ -61,6 +61,8 @@ class Finding:
 
     kind: str
     """``"translation"``, ``"next"``, ``"choice"`` or ``"vector"``."""
+    place: str
+    """Of the attention from the written word: ``"cross"``, ``"decoder"`` or ``"encoder"``."""
     model: str
     text: str
     word: str
@@ -68,7 +70,7 @@ class Finding:
     instead: str
     output: list[str]
     position: int
-    """Of the word in `output`."""
+    """Of the word in `output`; of a word whose vector is looked at, in `reads`."""
     alignment: list[tuple[int, int]]
     alternatives: list[tuple[str, Number]]
     reads: list[Read]
@@ -86,8 +88,15 @@ class Finding:
     effects: list[list[list[Number]]]
     measured: list[tuple[int, int, int, Number]]
     """(layer, head, input word, change of the metric) of the links that were cut one by one."""
+    circuit: list[dict[str, Any]]
+    """The strongest links of all layers, between numbered words."""
     row: Data
     """The numbers of the six steps, see `lens.link_steps.RowSteps`."""
+
+    @property
+    def written_at(self) -> int:
+        """The place of the word in `output`."""
+        return 0 if self.kind == "vector" else self.position
 
     @property
     def headline(self) -> list[Span]:
@@ -104,13 +113,14 @@ def finding(why: Data) -> Finding:
     heads = why["heads"]
     return Finding(
         kind=_kind(why),
+        place=why["place"],
         model=clean(why["model"]),
         text=clean(why["text"]),
         word=clean(why["word"]),
         probability=why["probability"],
         instead=clean(why["instead"]),
         output=output,
-        position=0 if alone else why["position"],
+        position=_position(why),
         alignment=[] if alone else [(a, b) for a, b in why["alignment"]],
         alternatives=[(clean(one["word"]), one["probability"]) for one in why["alternatives"]],
         reads=[_read(why, names, i, selected) for i in range(len(why["words"]))],
@@ -123,8 +133,16 @@ def finding(why: Data) -> Finding:
         attention=heads["attention"],
         effects=heads["effect"],
         measured=_measured(why),
+        circuit=_circuit(why),
         row=why["row"],
     )
+
+
+def _position(why: Data) -> int:
+    """The place of the word in the output; of a word whose vector is looked at, in the input."""
+    if _kind(why) == "vector":
+        return _place(why["word"], [one["word"] for one in why["words"]]) or 0
+    return why["position"] if why["output_words"] else 0
 
 
 def _kind(why: Data) -> str:
@@ -304,6 +322,38 @@ def _measured(why: Data) -> list[tuple[int, int, int, Number]]:
         and one["key"] in names
         and one["cut"] is not None
     ]
+
+
+def _circuit(why: Data) -> list[dict[str, Any]]:
+    """The strongest links of all layers whose two words are shown."""
+    reads = [one["word"] for one in why["words"]]
+    writes = list(why["output_words"])[: (why["position"] or 0) + 1]
+    found = []
+    for one in why["links"]:
+        queries = reads if one["place"] == "encoder" or not writes else writes
+        keys = writes if one["place"] == "decoder" and writes else reads
+        key, query = _place(one["key"], keys), _place(one["query"], queries)
+        if key is None or query is None:
+            continue
+        link = {name: one[name] for name in ("place", "layer", "head", "attention")}
+        measured = one["cut"] is not None
+        effect = one["cut"] if measured else one["effect"]
+        found.append({**link, "key": key, "query": query, "effect": effect, "measured": measured})
+    return found
+
+
+def _place(name: str, words: Sequence[str]) -> int | None:
+    """The place of a word, of which ``it#2`` is the second.
+
+    >>> _place("it#2", ["it", "was", "it"])
+    2
+    """
+    if name in words:
+        return list(words).index(name)
+    bare, _, number = name.partition("#")
+    there = [i for i, word in enumerate(words) if plain(word) == plain(bare)]
+    nth = int(number) - 1 if number.isdigit() else 0
+    return there[nth] if nth < len(there) else None
 
 
 def spans(told: str) -> list[Span]:

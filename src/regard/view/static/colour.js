@@ -1,20 +1,13 @@
-/** Colours that stay apart for every kind of colour vision: the palette of Okabe and Ito. */
+/** The colours of weights, from pale to dark; on dark paper, from dark to pale. */
 
-const LIGHT_HEADS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d"];
-const DARK_HEADS = ["#2a93d8", "#e8702a", "#5fdcb4", "#d487b3", "#f2b632", "#9bd6f7", "#f2f2f0"];
 const LIGHT_BLUE = ["#eff2f6", "#c9dcee", "#8fbbdd", "#4a90c4", "#1b629f", "#0b3767"];
 const LIGHT_ORANGE = ["#eff2f6", "#f9dcbf", "#f0b27c", "#d9813a", "#a9560f", "#6b3204"];
 const DARK_BLUE = ["#20242a", "#223a4f", "#24557c", "#2c7ab3", "#5eaee4", "#cfe8fa"];
 const DARK_ORANGE = ["#20242a", "#4a3018", "#7d4a17", "#b5691c", "#e59a4d", "#fbdfc2"];
 
-/** Lines of heads beyond the seventh are dashed, so that no two heads look alike. */
-const DASHES = ["", "7 4", "2 3", "9 3 2 3"];
-
 /**
  * @typedef {object} Colours
  * @property {boolean} dark
- * @property {(head: number) => string} head
- * @property {(head: number) => string} dash
  * @property {(share: number) => [number, number, number]} channels red, green, blue of −1 … 1
  * @property {(share: number) => string} ramp the same, for CSS
  * @property {(share: number) => string} ink what reads on that colour
@@ -25,18 +18,13 @@ const DASHES = ["", "7 4", "2 3", "9 3 2 3"];
  * @returns {Colours}
  */
 export function colours(dark) {
-  const heads = dark ? DARK_HEADS : LIGHT_HEADS;
   const blue = table(dark ? DARK_BLUE : LIGHT_BLUE);
   const orange = table(dark ? DARK_ORANGE : LIGHT_ORANGE);
   /** @type {Colours["channels"]} */
-  const channels = (share) => {
-    const stops = share < 0 ? orange : blue;
-    return stops[Math.round(Math.min(Math.abs(share), 1) * 255)];
-  };
+  const channels = (share) =>
+    (share < 0 ? orange : blue)[Math.round(Math.min(Math.abs(share), 1) * 255)];
   return {
     dark,
-    head: (head) => heads[head % heads.length],
-    dash: (head) => DASHES[Math.floor(head / heads.length) % DASHES.length],
     channels,
     ramp: (share) => `rgb(${channels(share).join(" ")})`,
     ink: (share) => {
@@ -66,5 +54,5 @@ function table(stops) {
  * @param {number} weight
  */
 export function strength(weight) {
-  return Math.sign(weight) * Math.sqrt(Math.min(Math.abs(weight), 1));
+  return Math.sqrt(Math.min(weight, 1));
 }

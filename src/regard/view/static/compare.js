@@ -2,27 +2,18 @@
 
 import { draw, make, visible } from "./dom.js";
 
-/** @typedef {import("./index.js").Context} Context */
-/** @typedef {import("./index.js").Shown} Shown */
 /** @typedef {import("./data.js").SideData} SideData */
 
 const [WIDE, HIGH, LEFT, BELOW] = [600, 190, 30, 34];
 
-/**
- * @param {Context} context
- * @returns {Shown}
- */
-export function compareView(context) {
-  const compared = /** @type {import("./data.js").ComparedData} */ (
-    context.reader.payload.compared
-  );
-  const figure = make("div", {});
-  const element = make(
+/** @param {import("./data.js").ComparedData} compared */
+export function compareView(compared) {
+  return make(
     "div",
-    {},
+    { class: "compared" },
     compared.sentence ? make("p", { class: "lead" }, compared.sentence) : null,
     make("div", { class: "pair" }, side(compared.one, "one"), side(compared.other, "other")),
-    figure,
+    chart(compared.cosine),
     make(
       "p",
       { class: "note" },
@@ -31,7 +22,6 @@ export function compareView(context) {
       ", before any layer (0) and after each: 1 where the sentences make no difference to it.",
     ),
   );
-  return { element, update: () => figure.replaceChildren(chart(compared.cosine)) };
 }
 
 /** @param {SideData} data @param {string} name */
@@ -50,7 +40,7 @@ function side(data, name) {
     ...scored("nearest neighbours", data.neighbours),
     ...(data.translation
       ? [
-          make("h2", {}, "translated as"),
+          make("h3", {}, "translated as"),
           make("p", { class: "translation", dir: "auto" }, visible(data.translation)),
         ]
       : []),
@@ -73,7 +63,7 @@ function scored(title, list) {
       make("span", { class: "room" }, bar),
     );
   });
-  return [make("h2", {}, title), make("ol", {}, ...rows)];
+  return [make("h3", {}, title), make("ol", {}, ...rows)];
 }
 
 /** @param {number[]} cosine */

@@ -27,24 +27,18 @@
  * @property {number} width
  * @property {number} valueWidth
  * @property {number} keysPerHead
- * @property {number | null} factor
- * @property {string} comparedBy
  * @property {string} keys
- * @property {string} hidden
  * @property {string} q
  * @property {string} z
  * @property {string} k
  * @property {string} v
  * @property {string} score
- * @property {string} scaled
  * @property {string} entered
  * @property {string} weight
- * @property {string} logsumexp
  *
  * @typedef {object} MethodData
  * @property {string} name
  * @property {(number | null)[]} scores null: not known
- * @property {{shape: number[], scores: string} | null} heads (layers, heads, words)
  * @property {number | null} agreement
  * @property {string} note
  *
@@ -52,9 +46,8 @@
  * @property {number} word
  * @property {string} text
  * @property {string} lookedAt
- * @property {MethodData[]} methods
  * @property {string} sentence
- * @property {string[]} layerNames
+ * @property {MethodData[]} methods
  *
  * @typedef {object} SideData
  * @property {string[]} words
@@ -109,29 +102,9 @@ export function bytes(text) {
   return found.buffer;
 }
 
-/**
- * Numbers by layer, head and word.
- * @param {{shape: number[], scores: string}} packed
- * @returns {Float32Array[][]}
- */
-export function unpacked({ shape: [layers, heads, words], scores }) {
-  const all = new Float32Array(bytes(scores));
-  return Array.from({ length: layers }, (_, layer) =>
-    Array.from({ length: heads }, (_, head) => {
-      const start = (layer * heads + head) * words;
-      return all.subarray(start, start + words);
-    }),
-  );
-}
-
 export class Reader {
   /** @param {Payload} payload */
   constructor(payload) {
-    if (payload.format !== "regard.view" || payload.version !== 1) {
-      throw new Error(
-        `This viewer reads regard.view 1, and was given ${payload.format} ${payload.version}.`,
-      );
-    }
     this.payload = payload;
     /** @type {Map<string, any>} */
     this.known = new Map();

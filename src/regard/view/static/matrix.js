@@ -9,8 +9,24 @@
 import { strength } from "./colour.js";
 import { make, share, visible } from "./dom.js";
 
-/** @typedef {import("./index.js").Context} Context */
-/** @typedef {import("./index.js").Shown} Shown */
+/**
+ * @typedef {object} Spot What is selected, by layer of the payload and by token.
+ * @property {number} layer
+ * @property {number[]} heads
+ * @property {number} query a token that attends, −1 for none
+ * @property {number} key a token that is attended to, −1 for none
+ * @property {boolean} tokens tokens rather than words
+ *
+ * @typedef {object} Context
+ * @property {import("./data.js").Reader} reader
+ * @property {Spot} state
+ * @property {(patch: Partial<Spot> & {view?: string}) => void} set
+ * @property {() => import("./colour.js").Colours} colours
+ *
+ * @typedef {object} Shown
+ * @property {HTMLElement} element
+ * @property {() => void} update
+ */
 
 const EDGE = 10;
 const NUMBERED = 40;
@@ -58,6 +74,9 @@ export function matrixView(context) {
   );
   const live = make("p", { class: "live", "aria-live": "polite" });
   const box = make("div", { class: "matrix" }, canvas);
+  const scale = make("i");
+  const most = make("span");
+  const legend = make("p", { class: "legend" }, "0", scale, most);
   /** @param {string} label @param {string} name @param {() => void} does */
   const button = (label, name, does) =>
     make("button", { class: "quiet", type: "button", "aria-label": name, onclick: does }, label);
@@ -77,15 +96,24 @@ export function matrixView(context) {
       ),
     ),
     box,
+    legend,
     make(
       "p",
       { class: "note" },
-      "Rows ask, columns are looked at. The strip on the left: how spread out a row is (entropy). " +
-        "The strip on top: how much a word is looked at. Click a cell for its six steps.",
+      "Rows attend, columns are attended to. Strip on the left: entropy of the row; on top: attention " +
+        "received by the column. Arrow keys move the cell, + and − zoom.",
     ),
   );
 
   const head = () => state.heads[0];
+  /** The largest weight of the head, which has the darkest colour. */
+  const largest = () =>
+    reader.once(`largest ${state.layer} ${head()} ${state.tokens}`, () =>
+      Float32Array.from(reader.rows(state.layer, head(), state.tokens).weights).reduce(
+        (a, b) => Math.max(a, b),
+        1e-9,
+      ),
+    );
   const sides = () => reader.sides(state.layer, state.tokens);
 
   /** Where the map begins: room for the words, and for the strips. */
@@ -208,7 +236,7 @@ export function matrixView(context) {
   /** @param {number} query @param {number} key */
   function enter(query, key) {
     const { queries, keys } = sides();
-    set({ view: "steps", query: queries.list[query].tokens[0], key: keys.list[key].tokens[0] });
+    set({ query: queries.list[query].tokens[0], key: keys.list[key].tokens[0] });
   }
 
   function chosen() {
@@ -318,7 +346,7 @@ export function matrixView(context) {
     }
     const palette = context.colours();
     for (let i = 0; i < most.length; i += 1) {
-      const [r, g, b] = palette.channels(strength(most[i]));
+      const [r, g, b] = palette.channels(strength(most[i] / largest()));
       image.data.set([r, g, b, 255], 4 * i);
     }
     pen.putImageData(image, Math.round(left * dense), Math.round(top * dense));
@@ -360,7 +388,7 @@ export function matrixView(context) {
         const key = rows.keys[at];
         if (key < seen.left || key >= seen.right) continue;
         const x = left + (key - place.x) * place.cell;
-        const dark = strength(rows.weights[at]);
+        const dark = strength(rows.weights[at] / largest());
         pen.fillStyle = palette.ramp(dark);
         pen.fillRect(x, y, place.cell - gap, place.cell - gap);
         if (place.cell >= NUMBERED && rows.weights[at] >= 0.005) {
@@ -504,9 +532,10 @@ export function matrixView(context) {
       live.textContent = `${queries.list.length} × ${keys.list.length}${kept}`;
       return;
     }
+    const name = `${visible(layer.name)}, head ${head()}: `;
     const word = make("b", { dir: "auto" }, visible(queries.list[under.query].label));
     if (under.key < 0) {
-      live.replaceChildren(word);
+      live.replaceChildren(name, word);
       return;
     }
     const weight = reader.weight(state.layer, head(), state.tokens, under.query, under.key);
@@ -517,6 +546,7 @@ export function matrixView(context) {
           ? "masked"
           : "masked, or too weak to be kept";
     live.replaceChildren(
+      name,
       word,
       " → ",
       make("b", { dir: "auto" }, visible(keys.list[under.key].label)),
@@ -526,6 +556,9 @@ export function matrixView(context) {
   }
 
   function update() {
+    const stops = [0, 0.25, 0.5, 0.75, 1].map((x) => context.colours().ramp(strength(x)));
+    scale.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
+    most.textContent = largest().toFixed(2);
     const now = `${state.layer} ${state.tokens} ${size().wide}`;
     if (now !== shownFor) {
       place.cell = 0;

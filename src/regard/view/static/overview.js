@@ -3,8 +3,8 @@
 import { strength } from "./colour.js";
 import { make, visible } from "./dom.js";
 
-/** @typedef {import("./index.js").Context} Context */
-/** @typedef {import("./index.js").Shown} Shown */
+/** @typedef {import("./matrix.js").Context} Context */
+/** @typedef {import("./matrix.js").Shown} Shown */
 
 const SIDE = 48;
 
@@ -18,7 +18,7 @@ export function overviewView(context) {
   const widest = Math.max(...layers.map((layer) => layer.heads));
   const grid = make("div", {
     class: "atlas",
-    role: "grid",
+    role: "group",
     "aria-label": "All layers and heads",
     onkeydown: (/** @type {KeyboardEvent} */ event) => along(event),
   });
@@ -32,8 +32,8 @@ export function overviewView(context) {
     make(
       "p",
       { class: "note" },
-      "Rows of a map ask, columns are looked at. The bar under a map is its entropy: short where " +
-        "each word looks at few others, full where it looks at all alike.",
+      "Each map is one head: rows attend, columns are attended to. The bar below is its entropy: " +
+        "short where each word attends to few others. Click a map to enlarge it.",
     ),
   );
   /** @type {HTMLButtonElement[][]} */
@@ -81,10 +81,10 @@ export function overviewView(context) {
 
   /** @param {KeyboardEvent} event */
   function along(event) {
-    const root = /** @type {ShadowRoot} */ (grid.getRootNode());
-    const layer = buttons.findIndex((row) => row.includes(/** @type {any} */ (root.activeElement)));
+    const active = /** @type {any} */ (document.activeElement);
+    const layer = buttons.findIndex((row) => row.includes(active));
     if (layer < 0) return;
-    const head = buttons[layer].indexOf(/** @type {any} */ (root.activeElement));
+    const head = buttons[layer].indexOf(active);
     /** @type {Record<string, [number, number]>} */
     const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
     const step = steps[event.key];

@@ -1,36 +1,342 @@
-/** A saved file: the payload stands in the page, and there is nobody to ask. */
+/** The page: one selection, and everything drawn from it. */
 
-import { render } from "./index.js";
+import { attended } from "./attended.js";
+import { bar } from "./bar.js";
+import { choices, columns } from "./bars.js";
+import { Reader } from "./data.js";
+import { deeper } from "./deeper.js";
+import { make } from "./dom.js";
+import { MANY, join, links } from "./links.js";
+import { asked } from "./numbers.js";
+import { reading, reveal } from "./reading.js";
+import { server } from "./server.js";
+import { grid, six } from "./steps.js";
+import { sentence } from "./words.js";
 
-const holder = document.getElementById("payload");
-const place = document.getElementById("viewer");
-if (holder && place) {
-  const text = holder.textContent ?? "";
-  holder.remove();
-  /** @param {string} name */
-  const get = (name) => {
-    if (name === "payload") return text;
-    if (name === "live") return [];
-    return remembered();
+/** @typedef {import("./numbers.js").Finding} Finding */
+/** @typedef {import("./numbers.js").Selection} Selection */
+/**
+ * @typedef {object} Parts What a page has beside the weights of the layers.
+ * @property {Finding[]} findings
+ * @property {import("./numbers.js").Packed[]} vectors
+ * @property {{word: string, words: string[], methods: import("./data.js").MethodData[]}[]} measures
+ * @property {Record<string, string>} labels
+ * @property {{model: string, examples: import("./bar.js").Example[]} | null} served
+ */
+/** @typedef {import("./data.js").Payload & Parts} PagePayload */
+/**
+ * @typedef {object} Host What answers questions: a server; a saved page has none.
+ * @property {(kind: string, question: object) => Promise<any>} ask
+ * @property {(question: {text: string, word: string | number}) => Promise<string>} page
+ * @property {import("./bar.js").Example[]} examples
+ */
+
+/**
+ * Shows a payload in an element.
+ * @param {Element} root
+ * @param {PagePayload} payload
+ * @param {Host | null} host
+ */
+export function show(root, payload, host) {
+  /** @type {Selection} */
+  const state = { written: -1, asks: -1, word: 0, layer: 0, head: 0, cut: false };
+  let findings = unpacked(payload);
+  let visits = 0;
+  let reader = payload.layers.length > 0 ? new Reader(payload) : null;
+  const name = payload.served?.model ?? findings[0]?.model ?? "";
+  const top = bar(name, host, (text, word) => void visit(text, word));
+  const live = make("h1", { "aria-live": "polite" });
+  const main = make("main", {});
+  const depths = deeper(
+    () => reader,
+    payload,
+    host,
+    (made) => (reader = made),
+  );
+  const wrap = make("div", { class: "wrap" }, top.element, live, main, depths.element);
+  root.replaceChildren(wrap);
+
+  /** The finding that is shown: about a written word, or about one that is read. */
+  function current() {
+    if (state.asks >= 0 && reader !== null) {
+      return attended(reader, textOf(reader), state.asks, payload.labels);
+    }
+    return findings.find((one) => one.position === state.written) ?? findings[0];
+  }
+
+  /**
+   * @param {Partial<Selection>} change
+   * @returns {Promise<void>}
+   */
+  async function select(change) {
+    try {
+      if (change.written !== undefined) await write(change.written);
+      if (change.asks !== undefined && change.asks >= 0) {
+        await layers();
+        if (reader !== null && change.asks >= reader.units(textOf(reader), false).list.length)
+          return;
+      }
+    } catch (error) {
+      top.tell(error instanceof Error ? error.message : String(error), true);
+      return;
+    }
+    const moved = change.written !== undefined || change.asks !== undefined;
+    if (change.written !== undefined) change = { asks: -1, ...change };
+    Object.assign(state, change);
+    const finding = current();
+    if (moved && change.word === undefined) change = { ...change, word: finding.selected };
+    if (change.word !== undefined) {
+      const { layer, head } = finding.reads[change.word];
+      change = { cut: false, layer, head, ...change };
+    }
+    Object.assign(state, change);
+    paint();
+    remember();
+  }
+
+  /** Has the finding about a written word, asked for if need be. @param {number} position */
+  async function write(position) {
+    if (host === null || findings.some((one) => one.position === position)) return;
+    top.tell("Looking …");
+    const found = await host.ask("figure", { text: findings[0].text, word: position });
+    findings = [...findings, ...unpacked(found)];
+    top.tell("");
+  }
+
+  async function layers() {
+    if (reader !== null || host === null) return;
+    reader = new Reader(await host.ask("attention", { text: findings[0].text }));
+  }
+
+  /**
+   * Another sentence.
+   * @param {string} text
+   * @param {string | number | null} word
+   * @param {boolean} [again] whether the browser came back to it
+   * @returns {Promise<boolean>} whether it is shown
+   */
+  async function visit(text, word, again = false) {
+    if (host === null) return false;
+    visits += 1;
+    const own = visits;
+    top.update(text, word ?? "", "");
+    top.tell("Looking …");
+    wrap.setAttribute("aria-busy", "true");
+    try {
+      const found = await host.ask("figure", word === null ? { text } : { text, word });
+      if (own !== visits) return false; // another sentence was asked for in the meantime
+      findings = unpacked(found);
+      reader = null;
+      top.tell("");
+      if (!again) history.pushState(null, "", `?${new URLSearchParams({ text })}`);
+      await select({ written: findings[0].position });
+      return true;
+    } catch (error) {
+      if (own === visits) top.tell(error instanceof Error ? error.message : String(error), true);
+      return false;
+    } finally {
+      if (own === visits) wrap.removeAttribute("aria-busy");
+    }
+  }
+
+  /** The selection goes into the address of a served page. */
+  function remember() {
+    if (host === null || findings.length === 0) return;
+    const { asks, word, layer, head, cut } = state;
+    const about = findings.find((one) => one.position === state.written) ?? findings[0];
+    const said = new URLSearchParams({ text: about.text, word: String(asked(about)) });
+    for (const [key, value] of Object.entries({ read: word, layer, head }))
+      said.set(key, String(value));
+    if (cut) said.set("cut", "1");
+    if (asks >= 0) said.set("asks", String(asks));
+    history.replaceState(null, "", `?${said}`);
+  }
+
+  function paint() {
+    const finding = current();
+    const read = finding.reads[state.word];
+    const focus = document.activeElement?.getAttribute("data-focus");
+    document.title = finding.reads[finding.selected].headline.map(([text]) => text).join("");
+    const shown = findings.find((one) => one.position === state.written) ?? findings[0];
+    top.update(finding.text, asked(shown ?? finding), shown?.python ?? "");
+    live.replaceChildren(...sentence(state.cut ? read.cut_headline : read.headline));
+    const told = state.cut ? read.cut_caption : finding.caption;
+    const can = {
+      canWrite: (/** @type {number} */ i) =>
+        host !== null || findings.some((one) => one.position === i),
+      canRead: reader !== null || host !== null,
+    };
+    const running =
+      finding.kind === "attention" ||
+      finding.kind === "vector" ||
+      Math.max(finding.reads.length, finding.output.length) > MANY;
+    const pick = (/** @type {Partial<Selection>} */ change) => void select(change);
+    const back =
+      state.asks >= 0 && findings.length > 0
+        ? make(
+            "button",
+            {
+              class: "aside back",
+              "data-focus": "back",
+              onclick: () => pick({ written: shown.position }),
+            },
+            "← back to ",
+            make("b", { dir: "auto" }, shown.word),
+          )
+        : "";
+    main.replaceChildren(
+      make(
+        "div",
+        { class: "card" },
+        back,
+        running ? reading(finding, state, pick, can) : links(finding, state, pick, can),
+        make(
+          "div",
+          { class: finding.kind === "attention" ? "two one" : "two" },
+          finding.kind === "attention" ? "" : choices(finding, state),
+          columns(finding, state, pick),
+        ),
+      ),
+      make("p", { class: "say" }, ...sentence(told)),
+      finding.note === "" ? "" : make("p", { class: "note" }, finding.note),
+      make("div", { class: "deep" }, grid(finding, state, pick), six(finding, state)),
+    );
+    join(main, finding, state);
+    reveal(main, state);
+    depths.update(finding, state);
+    if (focus !== null && focus !== undefined) refocus(root, focus);
+  }
+
+  addEventListener("resize", () => {
+    if (main.childElementCount > 0) join(main, current(), state);
+  });
+  void document.fonts.ready.then(() => {
+    if (main.childElementCount > 0) join(main, current(), state);
+  });
+  if (host !== null) {
+    addEventListener("popstate", () => void opened());
+    void opened();
+  } else if (findings.length > 0) void select({ written: findings[0].position });
+  else if (reader !== null) void select({ asks: begin(reader) });
+  else if (payload.compared !== null) {
+    live.replaceChildren(
+      make("em", { class: "look", dir: "auto" }, payload.compared.word),
+      " in two sentences",
+    );
+    top.update("", "", "");
+    depths.update(nothing(payload.labels), state);
+  }
+
+  /** What the address asks for, or the first example. */
+  async function opened() {
+    const said = new URLSearchParams(location.search);
+    const [first] = host?.examples ?? [];
+    const text = said.get("text") ?? first?.text ?? "";
+    if (text === "") return;
+    const word = said.get("word") ?? (said.has("text") ? null : first?.word || null);
+    const asking = word !== null && /^\d+$/.test(word) ? Number(word) : word;
+    if (!(await visit(text, asking, true))) return;
+    /** @param {string} key */
+    const number = (key) => (/^\d+$/.test(said.get(key) ?? "") ? Number(said.get(key)) : null);
+    const [read, layer, head, asks] = ["read", "layer", "head", "asks"].map(number);
+    if (asks !== null) await select({ asks });
+    const finding = current();
+    if (read === null || read >= finding.reads.length) return;
+    const there = finding.attention[layer ?? -1]?.[head ?? -1] !== undefined;
+    await select({
+      word: read,
+      ...(there ? { layer: layer ?? 0, head: head ?? 0 } : {}),
+      cut: said.has("cut"),
+    });
+  }
+}
+
+/**
+ * The findings of a payload; vectors that several of them have are sent once, by number.
+ * @param {Pick<Parts, "findings" | "vectors">} parts
+ * @returns {Finding[]}
+ */
+function unpacked({ findings, vectors }) {
+  return findings.map((finding) => {
+    const row = /** @type {Record<string, unknown>} */ ({ ...finding.row });
+    for (const name of ["q", "k", "v", "output"]) row[name] = vectors[Number(row[name])];
+    return { ...finding, row: /** @type {any} */ (row) };
+  });
+}
+
+/**
+ * The text whose words can be asked about.
+ * @param {Reader} reader
+ */
+function textOf({ payload: { explained, texts, layers } }) {
+  const name = explained?.text ?? "text";
+  return name in texts ? name : layers[0].queries;
+}
+
+/**
+ * The word a page of attention alone begins with: the explained one, else the last.
+ * @param {Reader} reader
+ */
+function begin(reader) {
+  const { explained } = reader.payload;
+  const { list } = reader.units(textOf(reader), false);
+  const found = list.findIndex((unit) => unit.place === explained?.word);
+  if (found >= 0) return found;
+  const real = list.flatMap((unit, i) => (unit.place >= 0 ? [i] : []));
+  return real.at(-1) ?? 0;
+}
+
+/**
+ * A finding about nothing, for a page that only compares.
+ * @param {Record<string, string>} labels
+ * @returns {Finding}
+ */
+function nothing(labels) {
+  const none = {
+    kind: "attention",
+    place: "",
+    model: "",
+    text: "",
+    word: "",
+    instead: "",
+    note: "",
+    python: "",
   };
-  render({ model: { get, set: remember }, el: place });
+  const empty = {
+    output: [],
+    alignment: [],
+    alternatives: [],
+    reads: [],
+    caption: [],
+    attention: [],
+    effects: [],
+    measured: [],
+    circuit: [],
+  };
+  return {
+    ...none,
+    ...empty,
+    probability: 1,
+    position: -1,
+    selected: 0,
+    columns: 0,
+    labels,
+    row: null,
+  };
 }
 
-/** The state stands behind the # of the address, so that a place in the file can be pointed at. */
-function remembered() {
-  try {
-    return decodeURIComponent(location.hash.slice(1));
-  } catch {
-    return "";
-  }
+/**
+ * @param {Element} root
+ * @param {string} focus
+ */
+function refocus(root, focus) {
+  const all = /** @type {HTMLElement[]} */ ([...root.querySelectorAll("[data-focus]")]);
+  all.find((one) => one.dataset.focus === focus)?.focus({ preventScroll: true });
 }
 
-/** @param {string} name @param {string} value */
-function remember(name, value) {
-  if (name !== "state") return;
-  try {
-    history.replaceState(null, "", `#${encodeURIComponent(value)}`);
-  } catch {
-    // A page inside a frame may not change its address; the view works all the same.
-  }
+const found = document.getElementById("payload");
+const place = document.getElementById("page");
+if (found !== null && place !== null) {
+  const payload = JSON.parse(found.textContent ?? "");
+  show(place, payload, payload.served ? server(payload.served.examples) : null);
 }

@@ -1,342 +1,301 @@
-/** The steps: for one pair of tokens in one head, the six steps with the real numbers. */
+/** Where exactly, and how: layers × heads of the selected link, and its six steps. */
 
-import { savedCell, savedQueries } from "./cells.js";
-import { strength } from "./colour.js";
-import { direction, make, moved, number, share, visible } from "./dom.js";
+import { make } from "./dom.js";
+import { fixed, rounded, shade, vector } from "./numbers.js";
+import { bare } from "./words.js";
 
-/** @typedef {import("./index.js").Context} Context */
-/** @typedef {import("./index.js").Shown} Shown */
-/** @typedef {import("./cells.js").Cell} Cell */
+/** @typedef {import("./numbers.js").Finding} Finding */
+/** @typedef {import("./numbers.js").Selection} Selection */
+/** @typedef {import("./numbers.js").Select} Select */
 
-const AROUND = 40;
-const PRINTED = 8;
+const SHOWN = 4;
+const FAINT = 0.04;
 
 /**
- * @param {Context} context
- * @returns {Shown}
+ * The weight of the link in every head; a bar below tells what cutting it there alone changes.
+ * @param {Finding} finding
+ * @param {Selection} state
+ * @param {Select} select
  */
-export function stepsView(context) {
-  const { reader, state, set, ask, live } = context;
-  const asking = strip("query", "Token that asks");
-  const lookedAt = strip("key", "Token that is looked at");
-  const body = make("div", {});
-  const element = make(
-    "div",
-    {},
+export function grid(finding, state, select) {
+  const heads = Math.max(...finding.attention.map((layer) => layer.length));
+  const table = make("div", { class: "grid", role: "group", "aria-label": "layers and heads" });
+  table.style.setProperty("--heads", String(heads));
+  table.append(make("span", {}));
+  for (let head = 0; head < heads; head++) table.append(make("span", { class: "top" }, `${head}`));
+  const most = Math.max(0.5, ...finding.effects.flat(2).map(Math.abs));
+  finding.attention.forEach((layer, l) => {
+    table.append(make("span", {}, `layer ${l}`));
+    layer.forEach((weights, h) => table.append(cell(finding, state, l, h, weights, most, select)));
+    for (let head = layer.length; head < heads; head++) table.append(make("span", {}));
+  });
+  const { word } = finding.reads[state.word];
+  return make(
+    "section",
+    { class: "where" },
     make(
-      "div",
-      { class: "strips" },
-      make("span", { class: "caption" }, "asks"),
-      asking,
-      make("span", { class: "caption" }, "is looked at"),
-      lookedAt,
+      "h2",
+      {},
+      "Where ",
+      make("span", { dir: "auto" }, `${finding.word} → ${bare(word)}, layers × heads`),
     ),
-    body,
+    make("div", { class: "scroll" }, table),
+    make("p", { class: "note effect" }, said(finding, state)),
   );
-  let wanted = "";
-  /** @type {Map<string, Promise<Cell>>} */
-  const answers = new Map();
-
-  /** @param {"query" | "key"} role @param {string} label */
-  function strip(role, label) {
-    return make("div", {
-      class: "strip",
-      role: "listbox",
-      tabindex: 0,
-      "aria-label": label,
-      "data-role": role,
-      onkeydown: (/** @type {KeyboardEvent} */ event) => {
-        const layer = reader.layer(state.layer);
-        const count =
-          reader.payload.texts[role === "query" ? layer.queries : layer.keys].tokens.length;
-        const next = moved(event, cellNow()[role], count);
-        if (next !== null) set({ ...cellNow(), [role]: next });
-      },
-    });
-  }
-
-  /** The cell that is shown: what was chosen, else something that is there. */
-  function cellNow() {
-    const saved = savedQueries(reader, state.layer);
-    const { queries } = reader.decoded(state.layer);
-    let query = state.query;
-    if (query < 0)
-      query = saved.length > 0 ? saved[Math.floor(saved.length / 2)] : Math.min(1, queries - 1);
-    const rows = reader.decoded(state.layer);
-    const at = rows.offsets[state.heads[0] * queries + query];
-    const key =
-      state.key >= 0
-        ? state.key
-        : at < rows.offsets[state.heads[0] * queries + query + 1]
-          ? rows.keys[at]
-          : 0;
-    return { query, key };
-  }
-
-  /**
-   * @param {HTMLElement} box
-   * @param {string} name of the text
-   * @param {"query" | "key"} role
-   */
-  function fill(box, name, role) {
-    const text = reader.payload.texts[name];
-    box.dir = direction(text.text);
-    const cell = cellNow();
-    const palette = context.colours();
-    const first = Math.max(0, cell[role] - AROUND);
-    const last = Math.min(text.tokens.length, cell[role] + AROUND);
-    const saved = new Set(savedQueries(reader, state.layer));
-    const items = [];
-    for (let i = first; i < last; i += 1) {
-      const item = make(
-        "span",
-        {
-          class: text.places[i] < 0 ? "item word special" : "item word",
-          role: "option",
-          dir: "auto",
-          "data-token": i,
-          "aria-selected": String(cell[role] === i),
-          onclick: () => set({ ...cellNow(), [role]: i }),
-        },
-        visible(text.tokens[i]),
-      );
-      if (role === "key") {
-        const weight = reader.weight(state.layer, state.heads[0], true, cell.query, i) ?? 0;
-        item.style.background = weight > 0.004 ? palette.ramp(strength(weight)) : "";
-        item.style.color = weight > 0.004 ? palette.ink(strength(weight)) : "";
-      } else if (!live.includes("steps") && !saved.has(i)) {
-        item.style.opacity = "0.45";
-      }
-      items.push(item);
-    }
-    box.replaceChildren(first > 0 ? "… " : "", ...items, last < text.tokens.length ? " …" : "");
-  }
-
-  function update() {
-    const layer = reader.layer(state.layer);
-    fill(asking, layer.queries, "query");
-    fill(lookedAt, layer.keys, "key");
-    const { query, key } = cellNow();
-    const [at, head] = [state.layer, state.heads[0]];
-    const now = `${at} ${head} ${query} ${key}`;
-    wanted = now;
-    const saved = savedCell(reader, at, head, query, key);
-    if (saved) {
-      tell(saved);
-    } else if (ask && live.includes("steps")) {
-      const answer = answers.get(now) ?? ask("steps", { layer: at, head, query, key });
-      answers.set(now, answer);
-      answer.then(
-        (cell) => {
-          if (wanted === now) tell(cell);
-        },
-        (error) => {
-          answers.delete(now);
-          if (wanted === now)
-            body.replaceChildren(make("p", { class: "note failed", role: "alert" }, error.message));
-        },
-      );
-    } else {
-      body.replaceChildren(make("p", { class: "note absent" }, absent()));
-    }
-  }
-
-  function absent() {
-    const saved = savedQueries(reader, state.layer);
-    const texts = reader.payload.texts[reader.layer(state.layer).queries].tokens;
-    const some = saved.slice(0, 8).map((token) => visible(texts[token]));
-    return saved.length === 0
-      ? "This file was saved without the numbers of the steps. Save it with steps=[…] for some words, or look at it in a notebook or with regard serve."
-      : `The numbers of this pair are not in this file; it has those of ${some.join(", ")}${saved.length > 8 ? ", …" : ""}.`;
-  }
-
-  /** @param {Cell} cell */
-  function tell(cell) {
-    const layer = reader.layer(state.layer);
-    const keys = reader.payload.texts[layer.keys].tokens;
-    const asks = visible(reader.payload.texts[layer.queries].tokens[cell.query]);
-    const looked = visible(keys[cell.key]);
-    const size = extent([cell.q, cell.k]);
-    const products = cell.q.map((value, i) => value * cell.k[i]);
-    const worth = extent([cell.v, cell.z]);
-    const six = [
-      step(
-        "Query and key",
-        [
-          [
-            "What ",
-            bold(asks),
-            " asks for, and what ",
-            bold(looked),
-            ` offers: ${cell.q.length} numbers each.`,
-          ],
-        ],
-        vector("q", cell.q, size),
-        vector("k", cell.k, size),
-      ),
-      cell.factor === null
-        ? step("Score", [[`Compared by ${cell.comparedBy}: `, bold(number(cell.score))]])
-        : step(
-            "Score",
-            [["Multiplied place by place and added up: q · k = ", bold(number(cell.score))]],
-            vector("q × k", products, extent([products])),
-          ),
-      step("Scale and mask", scaling(cell)),
-      step("Softmax", [softened(cell)], softmax(cell, keys)),
-      step(
-        "Value times weight",
-        [[`The value of `, bold(looked), ` counts ${share(cell.weight)}.`]],
-        vector("v", cell.v, worth),
-        vector(
-          "w × v",
-          cell.v.map((x) => x * cell.weight),
-          worth,
-        ),
-      ),
-      step(
-        "Sum",
-        [
-          [
-            `The same over all ${cell.keys} keys, added up: what this head gives to `,
-            bold(asks),
-            ".",
-          ],
-        ],
-        vector("z", cell.z, worth),
-      ),
-    ];
-    six.forEach((one, i) => one.prepend(make("span", { class: "numeral" }, String(i + 1))));
-    body.replaceChildren(make("ol", { class: "steps" }, ...six));
-  }
-
-  /** @param {Cell} cell */
-  function softened(cell) {
-    if (cell.entered === null || cell.logsumexp === null)
-      return ["The weight is ", bold(share(0)), "."];
-    const power = `e^(${number(cell.entered)} − ${number(cell.logsumexp).replace(/^−(.*)/, "(−$1)")})`;
-    return [`Over the row, so that all sum to 1: ${power} = `, bold(number(cell.weight))];
-  }
-
-  /** @param {Cell} cell @param {string[]} keys */
-  function softmax(cell, keys) {
-    const rows = cell.row.map((key, i) => {
-      const meter = make("i", { class: "meter" });
-      meter.style.width = `${(cell.rowWeights[i] / Math.max(cell.rowWeights[0], 1e-9)) * 100}%`;
-      return make(
-        "tr",
-        { class: key === cell.key ? "here" : null, "data-key": key },
-        make("td", { class: "word", dir: "auto" }, visible(keys[key])),
-        make("td", { class: "figure" }, number(cell.rowEntered[i] ?? -Infinity)),
-        make("td", { class: "figure weight" }, small(cell.rowWeights[i])),
-        make("td", { class: "track" }, meter),
-      );
-    });
-    const rest = 1 - cell.rowWeights.reduce((sum, weight) => sum + weight, 0);
-    const others = cell.keys - cell.row.length;
-    const note =
-      others > 0
-        ? make("p", { class: "note" }, `and ${others} others, together ${small(Math.max(rest, 0))}`)
-        : null;
-    return make("div", {}, make("table", { class: "softmax" }, make("tbody", {}, ...rows)), note);
-  }
-
-  /**
-   * @param {string} name
-   * @param {number[]} values
-   * @param {number} most
-   */
-  function vector(name, values, most) {
-    const canvas = make("canvas", {
-      width: values.length,
-      height: 1,
-      role: "img",
-      "aria-label": `${name}, ${values.length} numbers`,
-    });
-    const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-    const palette = context.colours();
-    values.forEach((value, i) => {
-      pen.fillStyle = palette.ramp(value / most);
-      pen.fillRect(i, 0, 1, 1);
-    });
-    const printed = values
-      .slice(0, PRINTED)
-      .map((value) => number(value))
-      .join("  ");
-    return make(
-      "div",
-      { class: "vector" },
-      make("span", { class: "name" }, name),
-      canvas,
-      make(
-        "span",
-        { class: "values" },
-        values.length > PRINTED ? `${printed}  … ${values.length} numbers` : printed,
-      ),
-    );
-  }
-
-  return { element, update };
 }
 
 /**
- * @param {string} title
- * @param {(string | HTMLElement)[][]} lines
- * @param {...HTMLElement} figures
+ * @param {Finding} finding
+ * @param {Selection} state
+ * @param {number} layer
+ * @param {number} head
+ * @param {number[]} weights
+ * @param {number} most
+ * @param {Select} select
  */
-function step(title, lines, ...figures) {
-  const said = lines.map((line) => make("p", {}, ...line));
-  return make("li", {}, make("div", {}, make("h2", {}, title), ...said, ...figures));
+function cell(finding, state, layer, head, weights, most, select) {
+  const weight = state.cut ? 0 : weights[state.word];
+  const effect = effectOf(finding, layer, head, state.word)?.value ?? 0;
+  const share = Math.min(1, Math.abs(effect) / most);
+  const bar = make("i", { class: share < FAINT ? "none" : null });
+  bar.style.width = `${100 * share}%`;
+  const button = make(
+    "button",
+    {
+      "data-focus": `cell ${layer} ${head}`,
+      "data-cell": `${layer} ${head}`,
+      "data-weight": weights[state.word],
+      "aria-pressed": String(layer === state.layer && head === state.head),
+      "aria-label": `layer ${layer}, head ${head}: ${weight.toFixed(2)}`,
+      title: `layer ${layer}, head ${head}: weight ${weight.toFixed(3)}, effect ${fixed(effect, 2)}`,
+      onclick: () => select({ layer, head }),
+    },
+    bar,
+  );
+  button.style.background = shade(weight);
+  return button;
+}
+
+/**
+ * What cutting the link in one head alone changes: measured, if it was cut, else estimated.
+ * @param {Finding} finding
+ * @param {number} layer
+ * @param {number} head
+ * @param {number} word
+ */
+function effectOf(finding, layer, head, word) {
+  if (finding.effects.length === 0) return null;
+  const found = finding.measured.find(([l, h, w]) => l === layer && h === head && w === word);
+  const value = found === undefined ? finding.effects[layer][head][word] : found[3];
+  return { value, measured: found !== undefined };
+}
+
+/**
+ * @param {Finding} finding
+ * @param {Selection} state
+ */
+function said(finding, state) {
+  const { layer, head, word } = state;
+  const weight = finding.attention[layer][head][word].toFixed(2);
+  const effect = effectOf(finding, layer, head, word);
+  if (effect === null) return `Layer ${layer}, head ${head}: weight ${weight}. Colour: weight.`;
+  const { value, measured } = effect;
+  const metric =
+    finding.kind === "vector" ? "the cosine" : `log p(${finding.word}) − log p(${finding.instead})`;
+  return (
+    `Layer ${layer}, head ${head}: weight ${weight}. Cut in this head alone, ${metric} changes by ` +
+    `${measured ? "" : "about "}${fixed(value, 2)} (${measured ? "measured" : "estimated"}). ` +
+    "Colour: weight; bar: that change."
+  );
+}
+
+/**
+ * The six steps of the selected link in the selected head, with the model's own numbers.
+ * @param {Finding} finding
+ * @param {Selection} state
+ */
+export function six(finding, state) {
+  const { layer, head } = state;
+  const key = bare(finding.reads[state.word].word);
+  const title = make(
+    "h2",
+    {},
+    "How ",
+    make(
+      "span",
+      { dir: "auto" },
+      `${finding.word} → ${key} in layer ${layer}, head ${head}, in six steps, with the real numbers`,
+    ),
+  );
+  const numbers = linkNumbers(finding, state);
+  const body =
+    numbers === null
+      ? make("p", { class: "note" }, "This page has no numbers of this link; lens.steps(…) has.")
+      : flow(finding, state, numbers, key);
+  const before =
+    "The query and the score are those before the cut; in later layers they change, too.";
+  const told =
+    state.cut && numbers !== null && layer > 0 ? make("p", { class: "note" }, before) : "";
+  return make("section", { class: "how" }, title, body, told);
+}
+
+/**
+ * The numbers of the selected link in the selected head, or null where there are none.
+ * @param {Finding} finding
+ * @param {Selection} state
+ * @returns {import("./numbers.js").LinkNumbers | null}
+ */
+function linkNumbers(finding, { word, layer, head }) {
+  const { row } = finding;
+  if (row === null) return finding.numbers?.(layer, head, word) ?? null;
+  const at = row.words.indexOf(word);
+  if (at < 0) return null;
+  return {
+    q: vector(row.q, layer, head),
+    k: vector(row.k, layer, head, at),
+    v: vector(row.v, layer, head, at),
+    output: vector(row.output, layer, head),
+    product: row.product[layer][head][at],
+    scaled: row.scaled[layer][head][at],
+    weight: row.weight[layer][head][at],
+    row: row.weight[layer][head].map((weight, i) => [finding.reads[row.words[i]].word, weight]),
+    at,
+  };
+}
+
+/**
+ * @param {Finding} finding
+ * @param {Selection} state
+ * @param {import("./numbers.js").LinkNumbers} numbers
+ * @param {string} key
+ */
+function flow(finding, state, numbers, key) {
+  const { cut } = state;
+  const { q, k, v, output, product, scaled, weight: own } = numbers;
+  const weight = cut ? 0 : own;
+  const left = 1 - own;
+  const after = cut ? output.map((x, i) => (left > 1e-6 ? (x - own * v[i]) / left : 0)) : output;
+  const root = `÷ √${q.length}`;
+  const sizes = [extent(q, k), extent(v, output)];
+  return make(
+    "ol",
+    { class: cut ? "flow cut" : "flow" },
+    step(
+      "Query and key",
+      note(finding.labels.query),
+      cells(q, sizes[0]),
+      note(`k, of ${key}`),
+      cells(k, sizes[0]),
+    ),
+    step("Score", big(fixed(product, 2)), note(`q · k, ${q.length} products added up`)),
+    step(
+      "Scale",
+      big(cut || scaled === null ? "−∞" : fixed(scaled, 2)),
+      note(
+        cut
+          ? `${root}, then the link is masked: this is what “cut” means`
+          : scaled === null
+            ? `${root}, then masked: this word may not be attended to`
+            : `${root}, nothing masked`,
+      ),
+    ),
+    step("Softmax", big(cut ? "0" : weight.toFixed(3)), softmax(numbers, cut)),
+    step(
+      "Weight × value",
+      note(`v, of ${key}`),
+      cells(v, sizes[1]),
+      note(`× ${cut ? "0" : weight.toFixed(3)}`),
+      cells(
+        v.map((x) => x * weight),
+        sizes[1],
+      ),
+    ),
+    step(
+      "Sum",
+      note(`over ${finding.reads.length} words: what the head hands on`),
+      cells(after, sizes[1]),
+      outcome(finding, state),
+    ),
+  );
+}
+
+/**
+ * @param {Finding} finding
+ * @param {Selection} state
+ */
+function outcome(finding, state) {
+  if (finding.alternatives.length === 0) return note("and, with the other heads, the vector");
+  const read = finding.reads[state.word];
+  const p = state.cut
+    ? read.flips
+      ? read.probabilities[finding.alternatives.findIndex(([word]) => word === read.writes)]
+      : read.probability
+    : finding.probability;
+  const word = state.cut ? read.writes : finding.word;
+  const told = p === undefined ? word : `${word} ${rounded(p)}`;
+  return make(
+    "p",
+    {},
+    state.cut ? "and, cut in all heads, " : "and, with the others, ",
+    make("b", { class: state.cut && read.flips ? "cut" : "look", dir: "auto" }, told),
+  );
+}
+
+/**
+ * The largest weights of the head; without the link the others share its weight.
+ * @param {import("./numbers.js").LinkNumbers} numbers
+ * @param {boolean} cut
+ */
+function softmax({ row, at, weight: own }, cut) {
+  const shares = row.map(([word, weight], i) => {
+    const share = !cut ? weight : i === at || own > 1 - 1e-6 ? 0 : weight / (1 - own);
+    return /** @type {[string, number]} */ ([word, share]);
+  });
+  shares.sort((a, b) => b[1] - a[1]);
+  const list = make("span", { class: "mini" });
+  for (const [word, share] of shares.slice(0, SHOWN)) {
+    const bar = make("i", {});
+    bar.style.width = `${100 * share}%`;
+    const name = make("span", { dir: "auto" }, bare(word));
+    list.append(make("span", { title: share.toFixed(4) }, name, make("span", {}, bar)));
+  }
+  return list;
+}
+
+/**
+ * @param {string} name
+ * @param {...(HTMLElement | string)} children
+ */
+function step(name, ...children) {
+  return make("li", {}, make("h3", {}, name), ...children);
 }
 
 /** @param {string} text */
-function bold(text) {
-  return make("b", { dir: "auto" }, text);
-}
+const note = (text) => make("p", { dir: "auto" }, text);
 
-/** @param {number[][]} vectors */
-function extent(vectors) {
-  return Math.max(...vectors.flat().map(Math.abs), 1e-9);
-}
+/** @param {string} text */
+const big = (text) => make("strong", {}, text);
 
-/**
- * @param {Cell} cell
- * @returns {(string | HTMLElement)[][]}
- */
-function scaling(cell) {
-  /** @type {(string | HTMLElement)[][]} */
-  const lines = [];
-  if (cell.factor === null || cell.factor === 1) {
-    lines.push(["No scaling: the score is used as it is, ", bold(number(cell.scaled))]);
-  } else {
-    const root = Math.abs(cell.factor * Math.sqrt(cell.q.length) - 1) < 1e-6;
-    const how = root ? `divided by √${cell.q.length}` : `times ${number(cell.factor)}`;
-    lines.push([`${number(cell.score)} ${how} = `, bold(number(cell.scaled))]);
-  }
-  if (cell.entered === null) {
-    lines.push([
-      "Masked: this key may not be looked at, so that the score becomes ",
-      bold("−∞"),
-      ".",
-    ]);
-  } else if (Math.abs(cell.entered - cell.scaled) > 1e-6) {
-    lines.push([
-      `A bias of ${number(cell.entered - cell.scaled)} is added: `,
-      bold(number(cell.entered)),
-    ]);
-  } else {
-    lines.push([
-      cell.hidden > 0
-        ? `Not masked (${cell.hidden} of ${cell.keys} keys of this row are).`
-        : "Nothing is masked in this row.",
-    ]);
-  }
-  return lines;
+/** @param {...Float64Array} vectors */
+function extent(...vectors) {
+  return Math.max(1e-9, ...vectors.flatMap((one) => Array.from(one, Math.abs)));
 }
 
 /**
- * A weight in a table, with four decimals.
- * @param {number} weight
+ * A vector as a row of coloured cells.
+ * @param {Float64Array} values
+ * @param {number} most
  */
-function small(weight) {
-  return weight > 0 && weight < 0.00005 ? "<0.0001" : weight.toFixed(4);
+function cells(values, most) {
+  const row = make("span", {
+    class: "vector",
+    role: "img",
+    "aria-label": `${values.length} numbers`,
+  });
+  for (const value of values) {
+    const one = make("i", { title: fixed(value, 3) });
+    one.style.background = shade(value / most);
+    row.append(one);
+  }
+  return row;
 }

@@ -52,12 +52,39 @@
  * @property {number[][][]} attention
  * @property {number[][][]} effects
  * @property {[number, number, number, number][]} measured
- * @property {Row} row
+ * @property {string} place
+ * @property {CircuitLink[]} circuit
+ * @property {Row | null} row
+ * @property {(layer: number, head: number, word: number) => LinkNumbers | null} [numbers]
+ */
+/**
+ * @typedef {object} CircuitLink One of the strongest links of all layers, between numbered words.
+ * @property {string} place
+ * @property {number} layer
+ * @property {number} head
+ * @property {number} key
+ * @property {number} query
+ * @property {number} attention
+ * @property {number} effect
+ * @property {boolean} measured
+ */
+/**
+ * @typedef {object} LinkNumbers What a head computed for one link.
+ * @property {Float64Array} q
+ * @property {Float64Array} k
+ * @property {Float64Array} v
+ * @property {Float64Array} output
+ * @property {number} product
+ * @property {number | null} scaled
+ * @property {number} weight
+ * @property {[string, number][]} row Words and their weights.
+ * @property {number} at The place of the link in the row.
  */
 /**
  * @typedef {object} Selection What the whole page shows.
- * @property {number} finding
- * @property {number} word The input word.
+ * @property {number} written The written word, by its place in the output; -1 for one that is read.
+ * @property {number} asks The word that is read whose attention is shown; -1 for a written one.
+ * @property {number} word The input word that is looked at.
  * @property {number} layer
  * @property {number} head
  * @property {boolean} cut
@@ -85,6 +112,14 @@ export function vector(packed, ...at) {
   const width = packed.shape[packed.shape.length - 1];
   const start = at.reduce((sum, place, axis) => sum * packed.shape[axis] + place, 0) * width;
   return values.subarray(start, start + width);
+}
+
+/**
+ * How a server is asked for a finding: by the number of its word where words are numbered.
+ * @param {Finding} finding
+ */
+export function asked({ kind, position, word }) {
+  return kind === "translation" || kind === "vector" ? position : word;
 }
 
 /**

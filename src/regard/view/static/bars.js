@@ -1,6 +1,6 @@
 /** What the model would write, and what each input word is worth. */
 
-import { make } from "../../static/dom.js";
+import { make } from "./dom.js";
 import { rounded } from "./numbers.js";
 import { readable } from "./links.js";
 import { bare } from "./words.js";
@@ -80,7 +80,7 @@ export function columns(finding, state, select) {
       "p",
       { class: "key" },
       make("span", { class: "looked" }, finding.labels.looked),
-      make("span", { class: "lost" }, finding.labels.lost),
+      finding.labels.lost ? make("span", { class: "lost" }, finding.labels.lost) : null,
       rest > 0 ? make("span", {}, `the ${finding.columns} foremost of ${order.length} words`) : "",
     ),
   );
@@ -95,6 +95,7 @@ export function columns(finding, state, select) {
 function column(finding, state, i, select) {
   const read = finding.reads[i];
   const gone = state.cut && i === state.word;
+  const cuts = finding.kind !== "attention";
   const looked = make("i", { class: "look" });
   const lost = make("i", { class: "matter" });
   looked.style.height = `${100 * read.looked}%`;
@@ -103,15 +104,17 @@ function column(finding, state, i, select) {
   return make(
     "button",
     {
-      class: i === state.word ? "column own" : "column",
+      class: `column${i === state.word ? " own" : ""}${gone ? " gone" : ""}`,
       "data-focus": `column ${i}`,
       "data-column": i,
-      "aria-pressed": String(gone),
-      "aria-label": `${gone ? "Restore" : "Cut"} ${read.word}: looked at ${read.looked.toFixed(2)}, ${points} points lost without it`,
-      onclick: () => select({ word: i, cut: !gone }),
+      "aria-pressed": String(cuts ? gone : i === state.word),
+      "aria-label": cuts
+        ? `${gone ? "Restore" : "Cut"} ${read.word}: looked at ${read.looked.toFixed(2)}, ${points} points lost without it`
+        : `${read.word}: ${read.looked.toFixed(2)}`,
+      onclick: () => select(cuts ? { word: i, cut: !gone } : { word: i }),
     },
     make("b", {}, read.matters >= CLEAR ? `−${points}` : ""),
-    make("span", { class: "bars" }, looked, lost),
+    make("span", { class: "bars" }, looked, cuts ? lost : null),
     make("span", { class: "name", dir: "auto", title: read.word }, bare(read.word)),
   );
 }

@@ -1,6 +1,7 @@
 /** The figure: input above, output below, thin lines for the alignment, one thick ribbon. */
 
-import { direction, draw, make, moved } from "../../static/dom.js";
+import { direction, draw, make, moved } from "./dom.js";
+import { bare } from "./words.js";
 
 /** @typedef {import("./numbers.js").Finding} Finding */
 /** @typedef {import("./numbers.js").Selection} Selection */
@@ -8,16 +9,19 @@ import { direction, draw, make, moved } from "../../static/dom.js";
 
 const LARGE = 21;
 const SMALL = 16;
-const MANY = 40;
+/** Words of a text from which on it is shown as running text. */
+export const MANY = 40;
+
+/** @typedef {{canWrite: (position: number) => boolean, canRead: boolean}} Can What can be selected. */
 
 /**
  * The words and an empty drawing; `join` draws the ribbons once the words have their places.
- * @param {Finding[]} findings
+ * @param {Finding} finding
  * @param {Selection} state
  * @param {Select} select
+ * @param {Can} can
  */
-export function links(findings, state, select) {
-  const finding = findings[state.finding];
+export function links(finding, state, select, can) {
   const read = finding.reads[state.word];
   const shown = readable(finding, state);
   const above = make("div", {
@@ -34,35 +38,63 @@ export function links(findings, state, select) {
     "aria-label": finding.labels.writes,
     dir: direction(written.join(" ")),
   });
-  written.forEach((_, i) => below.append(writtenWord(findings, state, written, i, select)));
+  written.forEach((_, i) => below.append(writtenWord(finding, state, written, i, select, can)));
   const drawing = draw("svg", { class: "ribbons", "aria-hidden": "true" });
-  const scissors = make(
+  const many = written.some((_, i) => i !== finding.position && can.canWrite(i));
+  const attends = make(
+    "button",
+    { class: "aside", "data-focus": "asks", onclick: () => select({ asks: state.word }) },
+    "what ",
+    make("b", { dir: "auto" }, bare(read.word)),
+    " attends to while it is read",
+  );
+  return make(
+    "div",
+    { class: "figure" },
+    make(
+      "p",
+      { class: "label" },
+      finding.labels.reads,
+      can.canRead && !read.special ? attends : null,
+    ),
+    make(
+      "div",
+      { class: "duo" },
+      drawing,
+      above,
+      make("div", { class: "reach" }),
+      below,
+      scissors(finding, state, select),
+    ),
+    make(
+      "p",
+      { class: "label" },
+      finding.labels.writes + (many ? " · click a word to see where it looked" : ""),
+    ),
+  );
+}
+
+/**
+ * The button that cuts the selected link, or restores it.
+ * @param {Finding} finding
+ * @param {Selection} state
+ * @param {Select} select
+ */
+export function scissors(finding, state, select) {
+  const read = finding.reads[state.word];
+  return make(
     "button",
     {
       class: state.cut ? "scissors cut" : "scissors",
       "data-focus": "scissors",
       "aria-pressed": String(state.cut),
-      "aria-label": `${state.cut ? "Restore" : "Cut"} the link to ${read.word}`,
+      "aria-label": `${state.cut ? "Restore" : "Cut"} the link to ${read.word}, attention ${read.looked.toFixed(2)}`,
       onclick: () => select({ cut: !state.cut }),
     },
     icon(state.cut),
     state.cut ? "restore" : "cut",
     state.cut ? "" : make("b", {}, read.looked.toFixed(2)),
   );
-  const many = finding.reads.length > MANY || written.length > MANY;
-  return make(
-    "div",
-    { class: many ? "figure many" : "figure" },
-    make("p", { class: "label" }, finding.labels.reads),
-    make("div", { class: "duo" }, drawing, above, make("div", { class: "reach" }), below, scissors),
-    make("p", { class: "label" }, hint(findings)),
-  );
-}
-
-/** @param {Finding[]} findings */
-function hint(findings) {
-  const more = findings.length > 1 ? " · click a word to see where it looked" : "";
-  return findings[0].labels.writes + more;
 }
 
 /**
@@ -109,24 +141,23 @@ function readWord(finding, state, shown, i, select) {
 }
 
 /**
- * @param {Finding[]} findings
+ * @param {Finding} finding
  * @param {Selection} state
  * @param {string[]} written
  * @param {number} i
  * @param {Select} select
+ * @param {Can} can
  */
-function writtenWord(findings, state, written, i, select) {
-  const finding = findings[state.finding];
+function writtenWord(finding, state, written, i, select, can) {
   const own = i === finding.position;
   const changed = state.cut && written[i] !== finding.output[i];
   const kind = changed ? "word flip" : own ? "word on" : "word";
-  const other = findings.findIndex((one) => one.position === i);
   const children = changed
     ? [written[i], make("s", { "aria-label": `before: ${finding.output[i]}` }, finding.output[i])]
     : [written[i]];
   const attributes = { class: kind, dir: "auto", "data-written": i, title: written[i] };
-  if (own || other < 0) return make("span", attributes, ...children);
-  const pick = { "data-focus": `written ${i}`, onclick: () => select({ finding: other }) };
+  if (own || !can.canWrite(i)) return make("span", attributes, ...children);
+  const pick = { "data-focus": `written ${i}`, onclick: () => select({ written: i }) };
   return make("button", { ...attributes, ...pick }, ...children);
 }
 
@@ -149,7 +180,8 @@ function icon(cut) {
  * @param {Selection} state
  */
 export function join(root, finding, state) {
-  const duo = /** @type {HTMLElement} */ (root.querySelector(".duo"));
+  const duo = /** @type {HTMLElement | null} */ (root.querySelector(".duo"));
+  if (duo === null) return;
   const drawing = /** @type {SVGElement} */ (root.querySelector(".ribbons"));
   const columns = getComputedStyle(duo).display === "grid";
   fit(duo, columns);
@@ -177,11 +209,11 @@ export function join(root, finding, state) {
   ribbon.style.strokeWidth = state.cut ? "3" : String(Math.max(1.5, 9 * weight));
   ribbon.dataset.weight = String(weight);
   drawing.replaceChildren(...paths.filter((path) => path !== null), ribbon);
-  const scissors = /** @type {HTMLElement} */ (root.querySelector(".scissors"));
+  const button = /** @type {HTMLElement} */ (root.querySelector(".scissors"));
   const reach = at(".reach");
-  const half = scissors.offsetWidth / 2;
-  scissors.style.left = `${Math.min(box.width - half, Math.max(half, x))}px`;
-  scissors.style.top = `${reach && !columns ? reach.y + reach.height / 2 : y}px`;
+  const half = button.offsetWidth / 2;
+  button.style.left = `${Math.min(box.width - half, Math.max(half, x))}px`;
+  button.style.top = `${reach && !columns ? reach.y + reach.height / 2 : y}px`;
 }
 
 /**

@@ -1,6 +1,6 @@
 /** Words and sentences as elements. */
 
-import { make } from "../../static/dom.js";
+import { make } from "./dom.js";
 
 /** @typedef {import("./numbers.js").Span} Span */
 

@@ -1,0 +1,154 @@
+/** What a word that is read attends to, from the weights of the layers: a finding without cuts. */
+
+import { bytes } from "./data.js";
+import { bare } from "./words.js";
+
+/** @typedef {import("./data.js").Reader} Reader */
+/** @typedef {import("./numbers.js").Finding} Finding */
+/** @typedef {import("./numbers.js").LinkNumbers} LinkNumbers */
+
+/**
+ * The layers in which a text is read: its attention to itself, else to another text.
+ * @param {Reader} reader
+ * @param {string} text
+ * @returns {number[]}
+ */
+export function layersOf(reader, text) {
+  const own = reader.payload.layers.flatMap((layer, i) => (layer.queries === text ? [i] : []));
+  const { explained } = reader.payload;
+  const keys = explained?.text === text ? explained.lookedAt : text;
+  const first = own.find((i) => reader.layer(i).keys === keys) ?? own[0];
+  return own.filter((i) => reader.layer(i).keys === reader.layer(first).keys);
+}
+
+/**
+ * The finding about one word: its weights in every head, and the word that has most of them.
+ * @param {Reader} reader
+ * @param {string} text
+ * @param {number} unit
+ * @param {Record<string, string>} labels
+ * @returns {Finding}
+ */
+export function attended(reader, text, unit, labels) {
+  const layers = layersOf(reader, text);
+  const { queries, keys } = reader.sides(layers[0], false);
+  const attention = layers.map((layer) =>
+    Array.from({ length: reader.layer(layer).heads }, (_, head) => {
+      const rows = reader.rows(layer, head, false);
+      const row = new Array(keys.list.length).fill(0);
+      for (let at = rows.offsets[unit]; at < rows.offsets[unit + 1]; at += 1)
+        row[rows.keys[at]] = rows.weights[at];
+      return row;
+    }),
+  );
+  const word = bare(queries.list[unit].label);
+  const reads = keys.list.map(({ label, place }, i) => {
+    let [looked, layer, head] = [-1, 0, 0];
+    attention.forEach((heads, l) =>
+      heads.forEach((row, h) => {
+        if (row[i] > looked) [looked, layer, head] = [row[i], l, h];
+      }),
+    );
+    const strength = ` with at most ${looked.toFixed(2)} (layer ${layer}, head ${head}).`;
+    /** @type {import("./numbers.js").Span[]} */
+    const headline = [
+      [word, "look"],
+      [" attends to ", ""],
+      [bare(label), "look"],
+      [strength, ""],
+    ];
+    const none = { probability: 1, matters: 0, probabilities: [], flips: false, writes: "" };
+    const told = { output: [], headline, cut_headline: headline, cut_caption: [] };
+    return { word: label, special: place < 0, looked, layer, head, ...none, ...told };
+  });
+  const { explained } = reader.payload;
+  const isExplained = explained?.text === text && explained.word === queries.list[unit].place;
+  const sameText = reader.layer(layers[0]).keys === text;
+  const candidates = reads.map((_, i) => i).filter((i) => !reads[i].special);
+  const others = candidates.filter((i) => !(sameText && i === unit));
+  const selected = [...(others.length > 0 ? others : candidates), 0].reduce((a, b) =>
+    reads[b].looked > reads[a].looked ? b : a,
+  );
+  reads[selected].headline = [
+    [word, "look"],
+    [" attends most to ", ""],
+    [bare(reads[selected].word), "look"],
+    [".", ""],
+  ];
+  return {
+    kind: "attention",
+    place: reader.layer(layers[0]).kind,
+    model: "",
+    text: reader.payload.texts[text].text,
+    word,
+    probability: 1,
+    instead: "",
+    output: [],
+    position: sameText ? unit : -1,
+    alignment: [],
+    alternatives: [],
+    reads,
+    selected,
+    columns: 16,
+    caption: [[isExplained && explained ? explained.sentence : labels.attended, ""]],
+    note: "",
+    labels,
+    python: "",
+    attention,
+    effects: [],
+    measured: [],
+    circuit: [],
+    row: null,
+    numbers: (layer, head, key) =>
+      saved(reader, layers[layer], head, queries.list[unit].tokens, keys.list[key].tokens),
+  };
+}
+
+/**
+ * The numbers of the six steps of the strongest link between the tokens of two words, or null
+ * where they were not saved.
+ * @param {Reader} reader
+ * @param {number} layer
+ * @param {number} head
+ * @param {number[]} from
+ * @param {number[]} to
+ * @returns {LinkNumbers | null}
+ */
+function saved(reader, layer, head, from, to) {
+  const data = reader.payload.steps[layer];
+  if (!data) return null;
+  const size = data.keysPerHead;
+  const all = reader.once(`keys ${layer}`, () => new Uint32Array(bytes(data.keys)));
+  const keys = all.subarray(head * size, (head + 1) * size);
+  const pairs = from
+    .flatMap((query) => to.map((key) => [data.queries.indexOf(query), keys.indexOf(key)]))
+    .filter(([i, j]) => i >= 0 && j >= 0);
+  if (pairs.length === 0) return null;
+  /**
+   * @param {"q" | "k" | "v" | "z" | "score" | "entered" | "weight"} name
+   * @param {number} at
+   * @param {number} length
+   */
+  const part = (name, at, length) => {
+    const numbers = reader.once(`${name} ${layer}`, () => new Float32Array(bytes(data[name])));
+    return Float64Array.from(numbers.subarray(at * length, (at + 1) * length));
+  };
+  const weightOf = (/** @type {number[]} */ [i, j]) =>
+    part("weight", head * data.queries.length + i, size)[j];
+  const [i, j] = pairs.reduce((a, b) => (weightOf(b) > weightOf(a) ? b : a));
+  const row = head * data.queries.length + i;
+  const weights = part("weight", row, size);
+  const entered = part("entered", row, size)[j];
+  const units = reader.units(reader.layer(layer).keys, false);
+  return {
+    q: part("q", row, data.width),
+    k: part("k", head * size + j, data.width),
+    v: part("v", head * size + j, data.valueWidth),
+    output: part("z", row, data.valueWidth),
+    product: part("score", row, size)[j],
+    scaled: Number.isFinite(entered) ? entered : null,
+    weight: weights[j],
+    row: Array.from(weights, (weight, at) => [units.list[units.of[keys[at]]].label, weight]),
+    at: j,
+  };
+}

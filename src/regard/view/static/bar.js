@@ -1,0 +1,138 @@
+/** The bar: the model, a sentence of one's own, examples, and what to do with the page. */
+
+import { isDark } from "./deeper.js";
+import { make } from "./dom.js";
+import { saveText } from "./download.js";
+
+/** @typedef {import("./page.js").Host} Host */
+/** @typedef {{label: string, text: string, word: string}} Example */
+
+/**
+ * @typedef {object} Bar
+ * @property {HTMLElement} element
+ * @property {(text: string, word: string | number, python: string) => void} update
+ * @property {(sentence: string, failed?: boolean) => void} tell
+ */
+
+/**
+ * @param {string} model
+ * @param {Host | null} host
+ * @param {(text: string, word: string | null) => void} go
+ * @returns {Bar}
+ */
+export function bar(model, host, go) {
+  let line = "";
+  /** @type {{text: string, word: string | number}} */
+  let shown = { text: "", word: "" };
+  const field = make("input", {
+    type: "text",
+    class: "field",
+    dir: "auto",
+    spellcheck: "false",
+    autocomplete: "off",
+    "aria-label": "Sentence",
+    "data-focus": "field",
+  });
+  const text = make("p", { class: "field", dir: "auto" });
+  const told = make("p", { class: "told", role: "status" });
+  const chips = make("p", { class: "chips" });
+  const python = tool("Python", () => void copied(python, "Python", line));
+  const link = tool("Copy link", () => void copied(link, "Copy link", location.href));
+  const save = tool("Save as HTML", () => void saved());
+  const theme = tool("", () => {
+    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+    dress();
+  });
+
+  async function saved() {
+    if (host === null) return;
+    try {
+      saveText(await host.page(shown), "regard.html", "text/html");
+    } catch (error) {
+      tell(error instanceof Error ? error.message : String(error), true);
+    }
+  }
+
+  function dress() {
+    const dark = isDark();
+    theme.textContent = dark ? "☀\ufe0e" : "☾\ufe0e";
+    theme.setAttribute("aria-label", dark ? "Show on light paper" : "Show on dark paper");
+    dispatchEvent(new Event("resize"));
+  }
+
+  /** @param {string} sentence @param {boolean} [failed] */
+  function tell(sentence, failed = false) {
+    told.textContent = sentence;
+    told.classList.toggle("failed", failed);
+  }
+
+  const entry = make(
+    "form",
+    {
+      class: "entry",
+      role: "search",
+      onsubmit: (/** @type {Event} */ event) => {
+        event.preventDefault();
+        go(field.value, null);
+      },
+    },
+    field,
+    make("button", { type: "submit", class: "enter" }, "type your own · Enter"),
+  );
+  const element = make(
+    "header",
+    {},
+    make("p", { class: "brand" }, make("b", {}, "regard"), " ", make("span", {}, model)),
+    make("p", { class: "tools" }, host && link, host && save, python, theme),
+    host === null ? text : entry,
+    host === null ? null : chips,
+    told,
+  );
+  dress();
+  return {
+    element,
+    tell,
+    update: (now, word, code) => {
+      [line, shown] = [code, { text: now, word }];
+      python.title = code;
+      python.hidden = code === "";
+      text.textContent = now;
+      if (document.activeElement !== field) field.value = now;
+      if (host === null || host.examples.length === 0) return;
+      chips.replaceChildren(
+        "Try ",
+        ...host.examples.map((example, i) =>
+          make(
+            "button",
+            {
+              "data-focus": `chip ${i}`,
+              "aria-pressed": String(example.text === now),
+              onclick: () => go(example.text, example.word || null),
+            },
+            example.label,
+          ),
+        ),
+      );
+    },
+  };
+}
+
+/** @param {string} label @param {() => void} act */
+function tool(label, act) {
+  return make("button", { type: "button", onclick: act }, label);
+}
+
+/**
+ * @param {HTMLElement} button
+ * @param {string} label
+ * @param {string} text
+ */
+async function copied(button, label, text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = text;
+  }
+  setTimeout(() => (button.textContent = label), 4000);
+}

@@ -1,0 +1,87 @@
+/** What is on the page as data, to copy or to save. */
+
+import { make } from "./dom.js";
+
+/** @typedef {import("./numbers.js").Finding} Finding */
+
+/**
+ * Saves a text as a file.
+ * @param {string} text
+ * @param {string} name
+ * @param {string} kind
+ */
+export function saveText(text, name, kind) {
+  const url = URL.createObjectURL(new Blob([text], { type: kind }));
+  const link = make("a", { href: url, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/**
+ * Every link of the selected row: one line per layer, head and word.
+ * @param {Finding} finding
+ * @returns {Record<string, string | number>[]}
+ */
+export function records(finding) {
+  return finding.attention.flatMap((heads, layer) =>
+    heads.flatMap((row, head) =>
+      row.map((attention, i) => ({
+        query: finding.word,
+        key: finding.reads[i].word,
+        place: finding.place,
+        layer,
+        head,
+        attention,
+        ...(finding.effects.length > 0 ? { effect: finding.effects[layer][head][i] } : {}),
+        ...(finding.kind === "attention" ? {} : { matters: finding.reads[i].matters }),
+      })),
+    ),
+  );
+}
+
+/** @param {Record<string, string | number>[]} rows */
+export function csv(rows) {
+  const names = Object.keys(rows[0]);
+  /** @param {string | number} value */
+  const field = (value) =>
+    typeof value === "number" ? String(value) : `"${value.replaceAll('"', '""')}"`;
+  return (
+    [names.join(","), ...rows.map((row) => names.map((name) => field(row[name])).join(","))].join(
+      "\n",
+    ) + "\n"
+  );
+}
+
+/** @param {Finding} finding */
+export function data(finding) {
+  const rows = records(finding);
+  return make(
+    "div",
+    { class: "data" },
+    make("p", {}, `${rows.length.toLocaleString("en")} links of the selected word, one line each.`),
+    make(
+      "p",
+      { class: "tools" },
+      make(
+        "button",
+        { onclick: () => saveText(csv(rows), "regard.csv", "text/csv") },
+        "Save as CSV",
+      ),
+      make(
+        "button",
+        { onclick: () => saveText(JSON.stringify(rows), "regard.json", "application/json") },
+        "Save as JSON",
+      ),
+    ),
+    finding.python === "" ? null : make("p", { class: "note" }, "As a DataFrame: "),
+    finding.python === ""
+      ? null
+      : make(
+          "pre",
+          { tabindex: 0 },
+          `import regard\n\nlens = regard.Lens.open()\nlens.why(${JSON.stringify(finding.text)}, ${JSON.stringify(finding.word)}).to_frame()`,
+        ),
+  );
+}

@@ -1,0 +1,192 @@
+/** The figure of a text that is read as a whole: words shaded by attention, and a strip of it all. */
+
+import { direction, make, moved, visible } from "./dom.js";
+import { scissors } from "./links.js";
+import { bare } from "./words.js";
+
+/** @typedef {import("./numbers.js").Finding} Finding */
+/** @typedef {import("./numbers.js").Selection} Selection */
+/** @typedef {import("./numbers.js").Select} Select */
+
+const STRIP = 60;
+
+/**
+ * @param {Finding} finding
+ * @param {Selection} state
+ * @param {Select} select
+ * @param {import("./links.js").Can} can
+ */
+export function reading(finding, state, select, can) {
+  const own = finding.kind === "attention" || finding.kind === "vector";
+  const most = Math.max(1e-9, ...finding.reads.map((read) => (read.special ? 0 : read.looked)));
+  const text = make("div", { class: "text", dir: direction(finding.text), tabindex: 0 });
+  finding.reads.forEach((_, i) => {
+    if (finding.reads[i].special && i !== state.word) return;
+    text.append(textWord(finding, state, i, most, own, select, can), " ");
+  });
+  text.setAttribute("role", "group");
+  text.setAttribute("aria-label", finding.labels.reads);
+  const long = finding.reads.length > STRIP;
+  const cuts = finding.kind === "attention" ? null : scissors(finding, state, select);
+  return make(
+    "div",
+    { class: "figure reading" },
+    make("p", { class: "label" }, finding.labels.reads, long ? strip(finding, most, text) : null),
+    text,
+    make(
+      "div",
+      { class: "link" },
+      make("span", { class: "from", dir: "auto" }, finding.word),
+      " → ",
+      make(
+        "span",
+        { class: state.cut ? "gone" : "to", dir: "auto" },
+        bare(finding.reads[state.word].word),
+      ),
+      " ",
+      cuts ?? make("b", {}, finding.reads[state.word].looked.toFixed(2)),
+    ),
+    own ? null : written(finding, state, select, can.canWrite),
+  );
+}
+
+/**
+ * @param {Finding} finding
+ * @param {Selection} state
+ * @param {number} i
+ * @param {number} most
+ * @param {boolean} own
+ * @param {Select} select
+ * @param {import("./links.js").Can} can
+ */
+function textWord(finding, state, i, most, own, select, can) {
+  const { word, looked } = finding.reads[i];
+  const asks = own && i === finding.position;
+  const chosen = i === state.word;
+  const kinds = ["word", asks ? "on" : "", chosen ? (state.cut ? "gone" : "hit") : ""];
+  const attributes = {
+    class: kinds.filter(Boolean).join(" "),
+    dir: "auto",
+    "data-read": i,
+    title: `${word}: ${looked.toFixed(3)}`,
+  };
+  const acts = !own || can.canRead;
+  const element = acts
+    ? make(
+        "button",
+        {
+          ...attributes,
+          "data-focus": `read ${i}`,
+          tabindex: chosen ? 0 : -1,
+          "aria-pressed": String(chosen),
+          onclick: () => select(own ? asking(finding, i, can) : { word: i }),
+          onkeydown: (/** @type {KeyboardEvent} */ event) => {
+            const own = /** @type {HTMLElement} */ (event.currentTarget);
+            const all = /** @type {HTMLElement[]} */ ([...(own.parentElement?.children ?? [])]);
+            const next = moved(event, all.indexOf(own), all.length);
+            if (next !== null) all[next].focus();
+          },
+        },
+        visible(word),
+      )
+    : make("span", attributes, visible(word));
+  if (!asks && !chosen && looked > 0) {
+    const size = Math.round(58 * Math.min(1, looked / most));
+    if (size > 2)
+      element.style.background = `color-mix(in srgb, var(--shade) ${size}%, transparent)`;
+  }
+  return element;
+}
+
+/**
+ * The selection of another word that attends: with what its vector depends on, if that is known.
+ * @param {Finding} finding
+ * @param {number} i
+ * @param {import("./links.js").Can} can
+ */
+function asking(finding, i, can) {
+  if (finding.position < 0) return { word: i }; // the text that attends is another
+  return finding.kind === "vector" && can.canWrite(i) ? { written: i } : { asks: i };
+}
+
+/**
+ * What is written, as running text; a word can be selected.
+ * @param {Finding} finding
+ * @param {Selection} state
+ * @param {Select} select
+ * @param {(position: number) => boolean} canWrite
+ */
+function written(finding, state, select, canWrite) {
+  const words = state.cut ? finding.reads[state.word].output : finding.output;
+  const line = make("div", { class: "text written", dir: direction(words.join(" ")) });
+  words.forEach((word, i) => {
+    const own = i === finding.position;
+    const changed = state.cut && word !== finding.output[i];
+    const attributes = {
+      class: changed ? "word flip" : own ? "word on" : "word",
+      dir: "auto",
+      "data-written": i,
+    };
+    line.append(
+      own || !canWrite(i)
+        ? make("span", attributes, word)
+        : make(
+            "button",
+            { ...attributes, "data-focus": `written ${i}`, onclick: () => select({ written: i }) },
+            word,
+          ),
+      " ",
+    );
+  });
+  return make("div", {}, make("p", { class: "label" }, finding.labels.writes), line);
+}
+
+/**
+ * The whole text as one strip, dark where it is looked at; a click goes there.
+ * @param {Finding} finding
+ * @param {number} most
+ * @param {HTMLElement} text
+ */
+function strip(finding, most, text) {
+  const canvas = make("canvas", {
+    class: "whole",
+    height: 1,
+    width: Math.min(1200, finding.reads.length),
+    role: "img",
+    "aria-label": "the whole text, dark where it is looked at",
+    onclick: (/** @type {MouseEvent} */ event) => {
+      const at = Math.floor((event.offsetX / canvas.clientWidth) * finding.reads.length);
+      const word = /** @type {HTMLElement | null} */ (text.querySelector(`[data-read="${at}"]`));
+      if (word) text.scrollTop = word.offsetTop - text.clientHeight / 2;
+    },
+  });
+  requestAnimationFrame(() => {
+    const pen = canvas.getContext("2d");
+    if (pen === null) return;
+    pen.fillStyle = getComputedStyle(canvas).color;
+    const per = finding.reads.length / canvas.width;
+    for (let x = 0; x < canvas.width; x += 1) {
+      let top = 0;
+      for (let i = Math.floor(x * per); i < Math.max((x + 1) * per, x * per + 1); i += 1)
+        if (finding.reads[i] && !finding.reads[i].special)
+          top = Math.max(top, finding.reads[i].looked);
+      pen.globalAlpha = Math.min(1, top / most);
+      pen.fillRect(x, 0, 1, 1);
+    }
+  });
+  return canvas;
+}
+
+/**
+ * Brings the selected word into sight.
+ * @param {Element} root
+ * @param {Selection} state
+ */
+export function reveal(root, state) {
+  const text = /** @type {HTMLElement | null} */ (root.querySelector(".text"));
+  const word = /** @type {HTMLElement | null} */ (
+    text?.querySelector(`[data-read="${state.word}"]`) ?? null
+  );
+  if (!text || !word || text.scrollHeight <= text.clientHeight) return;
+  text.scrollTop = word.offsetTop - text.clientHeight / 2;
+}
