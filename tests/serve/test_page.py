@@ -26,7 +26,7 @@ def opened(browser: Any, served: str) -> Iterator[Opened]:
     def open_page(question: dict[str, Any] | None = None, **options: Any) -> Any:
         context = browser.new_context(**options)
         page = context.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(20_000)
         requests: list[str] = []
         troubles: list[str] = []
         page.on("request", lambda request: requests.append(request.url))

@@ -47,7 +47,7 @@ def test_the_link_that_decides(pocket: Translator) -> None:
     changed = {explanation.names[one.word]: one.text for one in explanation.effects}
     assert " es " in (explanation.said or "")
     assert " es " not in changed["animal"]
-    assert 'Without its link to “animal”, the translation changes from “es” to' in (
+    assert "Without its link to “animal”, the translation changes from “es” to" in (
         explanation.conclusion
     )
     without = lens.without(TIRED, [("it", "animal")])
