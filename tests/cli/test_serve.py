@@ -91,9 +91,9 @@ def test_it_serves_and_ends_when_told_to(start: Start, model: Path, how: signal.
     with urllib.request.urlopen(f"{address}api/health", timeout=WAIT) as reply:
         assert json.load(reply)["model"] == model.name
         assert "server" not in reply.headers
-    status, found = ask(f"{address}api/figure", {"text": TEXT, "word": 0})
-    assert (status, found["findings"][0]["position"]) == (200, 0)
-    assert ask(f"{address}api/figure", {"text": TEXT, "word": "dog"})[0] == 422
+    status, found = ask(f"{address}api/explain", {"text": TEXT, "word": "animal"})
+    assert (status, found["position"]) == (200, 1)
+    assert ask(f"{address}api/explain", {"text": TEXT, "word": "dog"})[0] == 422
     assert ask(f"{address}api/figure", {"text": "x" * 1_000_000})[0] == 413
     assert ask(f"{address}api/heads", {"text": TEXT}, Host="evil.example")[0] == 421
     process.send_signal(how)
