@@ -116,10 +116,12 @@ def visit(host: str, port: int, sentences: list[str], measured: Measured, seed: 
         words = client.asked(measured, "words", {"text": text})["words"]
         assert isinstance(words, list)
         word = draw.randrange(len(words))
-        client.asked(measured, "view", {"text": text, "word": word})
-        for _ in range(2):
-            cell = {"layer": 0, "head": draw.randrange(2), "query": word, "key": 0}
-            client.asked(measured, "steps", {"text": text, "word": word, **cell})
+        found = client.asked(measured, "figure", {"text": text})
+        written = found["findings"][0]["output"]
+        other = draw.randrange(len(written))
+        client.asked(measured, "figure", {"text": text, "word": other})
+        client.asked(measured, "attention", {"text": text})
+        client.asked(measured, "measures", {"text": text, "word": other})
         for _ in range(2):
             links = [[word, draw.randrange(len(words))]]
             client.asked(measured, "cut", {"text": text, "links": links})
@@ -142,25 +144,25 @@ def bad_requests(number: int) -> list[tuple[str, str, bytes, dict[str, str]]]:
     """Requests (method, path, body, headers) of which none is right."""
     text = b'{"text": "a cat sleeps", "word": 0}'
     kinds: list[tuple[str, str, bytes, dict[str, str]]] = [
-        ("POST", "/api/view", b"", JSON),
-        ("POST", "/api/view", b'{"text": "a ca', JSON),
-        ("POST", "/api/view", b"\xff\xfe\x00", JSON),
-        ("POST", "/api/view", b"[" * 60_000, JSON),
-        ("POST", "/api/view", b'{"text": ' + b"9" * 9_000 + b"}", JSON),
-        ("POST", "/api/view", b'{"text": 5, "word": 0}', JSON),
-        ("POST", "/api/view", b'{"text": "a cat", "word": "dog"}', JSON),
-        ("POST", "/api/view", b'{"text": "a cat", "word": 99}', JSON),
-        ("POST", "/api/view", b'{"text": "\\ud800", "word": 0}', JSON),
-        ("POST", "/api/view", b'{"text": "' + b"a " * 1_500 + b'", "word": 0}', JSON),
-        ("POST", "/api/view", b'{"text": "' + b"a" * 70_000 + b'"}', JSON),
-        ("POST", "/api/view", b" " * 4_000_000, JSON),
+        ("POST", "/api/explain", b"", JSON),
+        ("POST", "/api/explain", b'{"text": "a ca', JSON),
+        ("POST", "/api/explain", b"\xff\xfe\x00", JSON),
+        ("POST", "/api/explain", b"[" * 60_000, JSON),
+        ("POST", "/api/explain", b'{"text": ' + b"9" * 9_000 + b"}", JSON),
+        ("POST", "/api/explain", b'{"text": 5, "word": 0}', JSON),
+        ("POST", "/api/explain", b'{"text": "a cat", "word": "dog"}', JSON),
+        ("POST", "/api/explain", b'{"text": "a cat", "word": 99}', JSON),
+        ("POST", "/api/explain", b'{"text": "\\ud800", "word": 0}', JSON),
+        ("POST", "/api/explain", b'{"text": "' + b"a " * 1_500 + b'", "word": 0}', JSON),
+        ("POST", "/api/explain", b'{"text": "' + b"a" * 70_000 + b'"}', JSON),
+        ("POST", "/api/explain", b" " * 4_000_000, JSON),
         ("POST", "/api/cut", b'{"text": "a cat", "links": [[0]]}', JSON),
         ("POST", "/api/cut", b'{"text": "a cat", "links": [[0, 77]]}', JSON),
-        ("POST", "/api/steps", b'{"text": "a cat", "layer": -1}', JSON),
-        ("POST", "/api/view", text, {"Content-Type": "text/plain"}),
-        ("POST", "/api/view", text, {**JSON, "Host": "evil.example"}),
+        ("POST", "/api/steps", b'{"text": "a cat", "query": "a", "key": "a", "layer": -1}', JSON),
+        ("POST", "/api/explain", text, {"Content-Type": "text/plain"}),
+        ("POST", "/api/explain", text, {**JSON, "Host": "evil.example"}),
         ("POST", "/api/nothing", text, JSON),
-        ("PUT", "/api/view", text, JSON),
+        ("PUT", "/api/explain", text, JSON),
         ("GET", "/serve/static/../../application.py", b"", {}),
     ]
     return [kinds[i % len(kinds)] for i in range(number)]

@@ -16,6 +16,7 @@ from regard.text.words import Words
 class Embedded:
     """The vectors of the words of a text, layer by layer.
 
+    >>> import torch
     >>> words = Words("a b", ("a", "b"), ((0, 1), (2, 3)), (False, False))
     >>> Embedded(words, torch.zeros(4, 2, 8))["b"].shape
     torch.Size([4, 8])

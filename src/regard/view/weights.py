@@ -30,8 +30,7 @@ def attention_view(
 
     >>> print(attention_view(torch.eye(2)[None, None], ["a", "b"]).text("head", word="b"))
     layer 0, head 0 (self attention, words)
-    a  0.000
-    b  1.000  █████████████████████████
+    b  1.000  ████████████████████████
     """
     if isinstance(words, str) or isinstance(keys, str):
         raise OptionError("view: words expected a list, got one text; split it first")
