@@ -117,7 +117,7 @@ def visit(host: str, port: int, sentences: list[str], measured: Measured, seed: 
         assert isinstance(words, list)
         word = draw.randrange(len(words))
         found = client.asked(measured, "figure", {"text": text})
-        written = found["findings"][0]["output"]
+        written = found["findings"][0]["output"]  # type: ignore[index]
         other = draw.randrange(len(written))
         client.asked(measured, "figure", {"text": text, "word": other})
         client.asked(measured, "attention", {"text": text})
@@ -218,7 +218,7 @@ def small_model(folder: Path) -> str:
     torch.manual_seed(0)
     shape = {"width": 32, "heads": 2, "feed_forward": 64, "encoder_depth": 2, "decoder_depth": 1}
     save_model(
-        folder, Transformer(TransformerConfig(vocabulary=tokenizer.size, **shape)), longest=30
+        folder, Transformer(TransformerConfig(vocabulary=tokenizer.size, **shape)), longest=100
     )
     tokenizer.save(folder / "tokenizer.json")
     return str(folder)

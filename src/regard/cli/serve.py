@@ -16,6 +16,8 @@ from regard.lens import Lens
 from regard.translate.model_files import POCKET
 
 PORT = 8421
+SMALL = 20_000_000
+"""Parameters below which one thread is about as fast as two."""
 
 
 def serve(
@@ -33,7 +35,10 @@ def serve(
     tokens: Annotated[int, typer.Option(help="Tokens of a text, at most.")] = 512,
     seconds: Annotated[float, typer.Option(help="For one request, at most.")] = 60.0,
     waiting: Annotated[int, typer.Option(help="Requests that may wait at once.")] = 64,
-    threads: Annotated[int, typer.Option(help="Cores that the model uses.")] = 2,
+    threads: Annotated[
+        int | None,
+        typer.Option(help="Threads of one request. [1 for a small model, else one per core]"),
+    ] = None,
     browser: Annotated[
         bool, typer.Option(help="Open the page, where there is a browser and a terminal.")
     ] = True,
@@ -53,7 +58,7 @@ def serve(
         raise OptionError(
             f"serve: {missing} is not installed; pip install 'regard[serve]'"
         ) from None
-    if threads < 1:
+    if threads is not None and threads < 1:
         raise OptionError(f"serve: --threads {threads}, expected 1 or more")
     limits = Limits(
         text=longest,
@@ -64,13 +69,19 @@ def serve(
     )
     listening = bound(host, port)
     with listening:
-        torch.set_num_threads(threads)
         lens = Lens.open(model)
+        torch.set_num_threads(_threads(lens) if threads is None else threads)
         _log(log or log_texts)
         names = [host, *(allow_host or ())]
         name = Path(model).name or model
         app = make(lens, name=name, limits=limits, hosts=names, log_texts=log_texts)
         run(app, listening, started=_started, browse=browser and _has_browser(), longest=longest)
+
+
+def _threads(lens: Lens) -> int:
+    """Threads of one request: a second one hardly helps a small model, and waits on a busy core."""
+    small = sum(p.numel() for p in lens.model.parameters()) < SMALL
+    return 1 if small else torch.get_num_threads()
 
 
 def _has_browser() -> bool:

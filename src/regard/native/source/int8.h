@@ -83,7 +83,12 @@ static inline float quantise(const float *x, int64_t depth, int8_t *y, int32_t *
         poison += part * 0.0f; /* NaN where the row is not finite, which must not get lost */
     }
     float most = largest(highest) + sum(poison);
-    float by = most > 0.0f ? 127.0f / most : 0.0f;
+    if (!(most > 1e-36f)) { /* as good as zero, or not finite: the scale alone tells */
+        memset(y, 0, depth);
+        *offset = 0;
+        return most;
+    }
+    float by = 127.0f / most;
     Integers sum = {};
     for (int64_t i = 0; i < depth; i += LANES) {
         Vector near = (load(x + i, depth - i) * by + 12582912.0f) - 12582912.0f; /* rounds to even */
