@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check bench docs fuzz kills sanitize clean
+.PHONY: demo test check bench docs site fuzz kills sanitize clean
 
 demo: $(READY)
 	@echo; $(BIN)/regard why --word es --all --html it.html \
@@ -48,6 +48,11 @@ sanitize: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/run.py
 	$(BIN)/python docs/screenshots.py
+
+# The documentation as a site that needs no network, in build/site.
+site: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo build/site/index.html
 
 # pip build isolation would fetch a torch of its own; hatchling comes from the constraints instead.
 $(READY): pyproject.toml constraints.txt
