@@ -3,6 +3,8 @@
     python benchmarks/serve.py --clients 32 --rounds 4
     python benchmarks/serve.py --model runs/en-de --source test.en
     python benchmarks/serve.py --flat 10000
+    python benchmarks/serve.py --think 5 --rounds 8 --idle 200
+    python benchmarks/serve.py --think 0 --rounds 8 --shared 10
 
 Starts `regard serve` as a program of its own. First the clients do what a person does on the page,
 each with sentences of its own: the words of a sentence, the view of one of them, the steps of two
@@ -10,6 +12,11 @@ cells, two cuts, a translation. Then come requests that are malformed or too lar
 No request of the first kind may fail, each of the second is answered with a 4xx and a sentence, and
 the server's memory stays where it is. With --flat, one client sends that many requests about ever
 new sentences to a small untrained model, and the memory after each tenth of them is printed.
+
+With --think, the clients are a class: each asks for the figure of a sentence, reads it for so many
+seconds (exponentially distributed), and asks for the next. Every sentence is asked about once, or,
+with --shared, all are drawn from so many. Beside them, --idle connections send nothing, or a byte
+of a request every second.
 """
 
 from __future__ import annotations
@@ -19,6 +26,7 @@ import http.client
 import json
 import random
 import re
+import socket
 import statistics
 import subprocess
 import sys
@@ -27,7 +35,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -58,12 +66,14 @@ class Measured:
 
 
 @contextmanager
-def serving(model: str, threads: int) -> Iterator[tuple[subprocess.Popen[str], str, int]]:
+def serving(
+    model: str, workers: int | None = None
+) -> Iterator[tuple[subprocess.Popen[str], str, int]]:
     """The program, its host and port; ended in the end, and its status looked at."""
     command = [sys.executable, "-m", "regard", "serve", "--model", model, "--port", "0"]
-    process = subprocess.Popen(
-        [*command, "--threads", str(threads)], stdout=subprocess.PIPE, text=True
-    )
+    if workers is not None:
+        command += ["--workers", str(workers)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         line = process.stdout.readline() if process.stdout else ""
         found = re.search(r"http://\S+/", line)
@@ -127,6 +137,42 @@ def visit(host: str, port: int, sentences: list[str], measured: Measured, seed: 
             client.asked(measured, "cut", {"text": text, "links": links})
         client.asked(measured, "translate", {"text": text})
     client.close()
+
+
+def study(
+    host: str, port: int, texts: list[str], measured: Measured, seed: int, think: float
+) -> None:
+    """What one of a class does: figures of sentences, each read for a while."""
+    draw = random.Random(seed)
+    for text in texts:
+        if think:
+            time.sleep(draw.expovariate(1 / think))
+        client = Client(host, port)
+        client.asked(measured, "figure", {"text": text})
+        client.close()
+
+
+@contextmanager
+def idle(host: str, port: int, number: int) -> Iterator[None]:
+    """So many connections that send nothing, or a request of which a byte comes now and then."""
+    over = threading.Event()
+
+    def hold(i: int) -> None:
+        while not over.is_set():
+            with socket.create_connection((host, port)) as held, suppress(OSError):
+                for byte in b"POST /api/figure HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 1000:
+                    if i % 2:
+                        held.send(bytes([byte]))
+                    if over.wait(1):
+                        return
+
+    with ThreadPoolExecutor(max(1, number)) as many:
+        for i in range(number):
+            many.submit(hold, i)
+        try:
+            yield
+        finally:
+            over.set()
 
 
 def rows(measured: Measured) -> list[str]:
@@ -197,10 +243,14 @@ def sentences(source: Path | None, number: int) -> list[str]:
 
 
 def resident(process: subprocess.Popen[str]) -> float:
-    """Megabytes of memory that the program holds."""
-    status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
-    found = re.search(r"VmRSS:\s+(\d+) kB", status)
-    return int(found[1]) / 1024 if found else 0.0
+    """Megabytes of memory that the program and its workers hold, what they share counted once."""
+    own = Path(f"/proc/{process.pid}")
+    children = (own / "task" / own.name / "children").read_text(encoding="utf-8").split()
+    total = 0
+    for number in (own.name, *children):
+        held = Path(f"/proc/{number}/smaps_rollup").read_text(encoding="utf-8")
+        total += int(re.findall(r"^Pss:\s+(\d+) kB", held, re.MULTILINE)[0])
+    return total / 1024
 
 
 def small_model(folder: Path) -> str:
@@ -224,13 +274,13 @@ def small_model(folder: Path) -> str:
     return str(folder)
 
 
-def flat(number: int, threads: int) -> None:
+def flat(number: int, workers: int | None) -> None:
     """Print the server's memory after each tenth of so many requests, which must not grow."""
     words = sorted(
         {word for one in generate("reference", "train", 500) for word in one.source.split()}
     )
     draw, measured, memory = random.Random(0), Measured(), []
-    with TemporaryDirectory() as folder, serving(small_model(Path(folder)), threads) as found:
+    with TemporaryDirectory() as folder, serving(small_model(Path(folder)), workers) as found:
         process, host, port = found
         began, done = time.perf_counter(), 0
         while done < number:
@@ -253,27 +303,36 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=4, help="sentences of each client")
     parser.add_argument("--bad", type=int, default=200, help="requests that are not right")
-    parser.add_argument("--threads", type=int, default=2, help="cores that the model uses")
+    parser.add_argument("--workers", type=int, help="processes; regard's own choice if not given")
+    parser.add_argument("--think", type=float, help="a class: seconds between two figures")
+    parser.add_argument("--shared", type=int, help="so many sentences are asked about by all")
+    parser.add_argument("--idle", type=int, default=0, help="connections that are idle or slow")
     parser.add_argument("--flat", type=int, help="requests of one client to a small model")
     options = parser.parse_args()
     if options.flat:
         print(machine())
-        flat(options.flat, options.threads)
+        flat(options.flat, options.workers)
         return
     print(f"{machine()}; {options.clients} clients, {options.rounds} sentences each\n")
-    texts = sentences(options.source, options.clients * options.rounds)
+    texts = sentences(options.source, options.shared or options.clients * options.rounds)
+    if options.shared:
+        texts = random.Random(0).choices(texts, k=options.clients * options.rounds)
     measured = Measured()
-    with serving(options.model, options.threads) as (process, host, port):
-        visit(host, port, ["a cat sleeps ."], Measured(), 0)  # what is loaded only once
+    with serving(options.model, options.workers) as (process, host, port):
+        for i in range(8):  # what is loaded only once, by each worker
+            visit(host, port, [f"a cat sleeps {i} ."], Measured(), 0)
         began = time.perf_counter()
-        with ThreadPoolExecutor(options.clients) as many:
-            visits = [
-                many.submit(visit, host, port, texts[i :: options.clients], measured, i)
-                for i in range(options.clients)
-            ]
-        for one in visits:
-            one.result()
-        took = time.perf_counter() - began
+        with idle(host, port, options.idle), ThreadPoolExecutor(options.clients) as many:
+            visits = []
+            for i in range(options.clients):
+                own = (host, port, texts[i :: options.clients], measured, i)
+                if options.think is None:
+                    visits.append(many.submit(visit, *own))
+                else:
+                    visits.append(many.submit(study, *own, options.think))
+            for one in visits:
+                one.result()
+            took = time.perf_counter() - began
         done = sum(map(len, measured.seconds.values()))
         print("\n".join(rows(measured)))
         print(f"\n{done} requests in {took:.1f} s: {done / took:.1f} a second")

@@ -153,6 +153,9 @@ def test_a_port_in_use(
         (["--host", "no such host"], "serve: --host no such host is no address of this machine; "
          "127.0.0.1 is seen by it alone"),
         (["--threads", "0"], "serve: --threads 0, expected 1 or more"),
+        (["--workers", "0"], "serve: --workers 0, expected 1 or more"),
+        (["--workers", "2", "--threads", "2"], "serve: --workers 2 and --threads 2, but each of "
+         "several workers has one thread; give one of the two"),
         (["--longest", "0"], "Limits: text expected above 0, got 0"),
         (["--seconds", "nan"], "Limits: seconds expected above 0, got nan"),
     ],

@@ -18,6 +18,8 @@ from regard.translate.model_files import POCKET
 PORT = 8421
 SMALL = 20_000_000
 """Parameters below which one thread is about as fast as two."""
+FORKS = sys.platform == "linux"
+"""Whether processes can be forked off one that has loaded PyTorch."""
 
 
 def serve(
@@ -35,9 +37,13 @@ def serve(
     tokens: Annotated[int, typer.Option(help="Tokens of a text, at most.")] = 512,
     seconds: Annotated[float, typer.Option(help="For one request, at most.")] = 60.0,
     waiting: Annotated[int, typer.Option(help="Requests that may wait at once.")] = 64,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Processes that answer. [one per core for a small model, else 1]"),
+    ] = None,
     threads: Annotated[
         int | None,
-        typer.Option(help="Threads of one request. [1 for a small model, else one per core]"),
+        typer.Option(help="Threads of the only worker. [1 for a small model, else one per core]"),
     ] = None,
     browser: Annotated[
         bool, typer.Option(help="Open the page, where there is a browser and a terminal.")
@@ -58,8 +64,14 @@ def serve(
         raise OptionError(
             f"serve: {missing} is not installed; pip install 'regard[serve]'"
         ) from None
-    if threads is not None and threads < 1:
-        raise OptionError(f"serve: --threads {threads}, expected 1 or more")
+    for option, value in (("--threads", threads), ("--workers", workers)):
+        if value is not None and value < 1:
+            raise OptionError(f"serve: {option} {value}, expected 1 or more")
+    if workers is not None and workers > 1 and threads is not None and threads > 1:
+        raise OptionError(
+            f"serve: --workers {workers} and --threads {threads}, but each of several workers has "
+            "one thread; give one of the two"
+        )
     limits = Limits(
         text=longest,
         tokens=tokens,
@@ -70,18 +82,26 @@ def serve(
     listening = bound(host, port)
     with listening:
         lens = Lens.open(model)
-        torch.set_num_threads(_threads(lens) if threads is None else threads)
+        workers, threads = _shared_out(lens, workers, threads)
+        torch.set_num_threads(threads)
         _log(log or log_texts)
         names = [host, *(allow_host or ())]
         name = Path(model).name or model
-        app = make(lens, name=name, limits=limits, hosts=names, log_texts=log_texts)
+        app = make(
+            lens, name=name, limits=limits, hosts=names, log_texts=log_texts, workers=workers
+        )
         run(app, listening, started=_started, browse=browser and _has_browser(), longest=longest)
 
 
-def _threads(lens: Lens) -> int:
-    """Threads of one request: a second one hardly helps a small model, and waits on a busy core."""
+def _shared_out(lens: Lens, workers: int | None, threads: int | None) -> tuple[int, int]:
+    """Workers, and threads of each: a second thread hardly helps a small model."""
+    cores = torch.get_num_threads()
     small = sum(p.numel() for p in lens.model.parameters()) < SMALL
-    return 1 if small else torch.get_num_threads()
+    if workers is None:
+        workers = cores if small and threads is None and FORKS else 1
+    if workers > 1 and not FORKS:
+        raise OptionError(f"serve: --workers {workers}, but this system cannot fork; leave it out")
+    return workers, threads or (1 if small or workers > 1 else cores)
 
 
 def _has_browser() -> bool:

@@ -90,13 +90,6 @@ class RowSteps:
     """The sum over the tokens of the word."""
     output: Float[Tensor, "layers heads e"]
 
-    def to_data(self) -> dict[str, Any]:
-        """Everything as plain lists and numbers."""
-        return {
-            name: one.tolist() if isinstance(one, Tensor) else list(one)
-            for name, one in vars(self).items()
-        }
-
 
 def row_steps(prediction: Prediction, order: Sequence[int], numbers: int) -> RowSteps:
     """The steps from the row of a prediction to as many words, in order, as fit into `numbers`."""

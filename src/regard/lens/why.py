@@ -7,6 +7,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
@@ -248,7 +249,7 @@ class Why:
                 "control": [asdict(one) for one in self.control],
                 "words": [asdict(one) for one in self.words],
                 "flip": None if self.flip is None else asdict(self.flip),
-                "heads": {"attention": self.attention.tolist(), "effect": self.effects.tolist()},
+                "heads": {"attention": self.attention, "effect": self.effects},
                 "steps": self.steps.to_data(),
                 "conclusion": self.conclusion,
             }
@@ -269,7 +270,7 @@ class Why:
 
     def figure_data(self) -> dict[str, Any]:
         """What a figure is drawn from: everything, and the numbers of the six steps."""
-        return {**self.to_data(), "row": _rounded(self.row.to_data())}
+        return {**self.to_data(), "row": _rounded(vars(self.row))}
 
     def _repr_html_(self) -> str:
         return self.view()._repr_html_()
@@ -330,6 +331,13 @@ def percent(share: float) -> str:
 
 def _rounded(value: Any) -> Any:
     """Plain data with rounded numbers; None for what is not a number."""
+    if isinstance(value, Tensor):  # at once: Python's round takes most of the time of a figure
+        whole = bool(value.isfinite().all())
+        return (
+            np.round(value.double().cpu().numpy(), DIGITS).tolist()
+            if whole
+            else _rounded(value.tolist())
+        )
     if isinstance(value, float):
         return round(value, DIGITS) if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -6,14 +6,14 @@ Words are numbered from 0, special tokens not counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Any
 
 from regard.errors import OptionError
-from regard.lens import Comparison, Lens
+from regard.lens import Analysis, Comparison, Lens
 from regard.lens.viewing import compared_of, layers_of
 from regard.serve.body import Asked
 from regard.serve.limits import Limits
+from regard.serve.recent import Recent
 from regard.serve.refusals import too_large
 from regard.text.words import Words
 from regard.view import View, payload
@@ -29,8 +29,8 @@ EXAMPLES = (
     ("dog & bone", "The dog ate the bone because it was hungry.", "it"),
 )
 """Sentences to begin with: label, text, and the word that is asked about."""
-ANALYSES = 2
-"""Texts whose vectors and attention are kept for the next question about them."""
+KEPT = 2048
+"""Tokens of the texts whose vectors and attention are kept for the next question about them."""
 
 
 class Answers:
@@ -39,7 +39,14 @@ class Answers:
     def __init__(self, lens: Lens, limits: Limits) -> None:
         self._lens = lens
         self._most = limits.tokens
-        self._analyse = lru_cache(ANALYSES)(lens.analyse)
+        self._analyses = Recent[Analysis](KEPT, lambda one: len(one.reading.ids))
+
+    def _analyse(self, text: str) -> Analysis:
+        found = self._analyses.get(text)
+        if found is None:
+            found = self._lens.analyse(text)
+            self._analyses.keep(text, found)
+        return found
 
     @property
     def translates(self) -> bool:

@@ -23,14 +23,23 @@ from regard.lens import Lens
 from regard.serve import body, replies
 from regard.serve.answers import Answers
 from regard.serve.description import describe
-from regard.serve.desk import Desk, GoneError
 from regard.serve.guard import Guard
 from regard.serve.limits import Limits
 from regard.serve.recent import Recent
 from regard.serve.refusals import RefusedError
+from regard.serve.shared_work import SharedWork
+from regard.serve.work_queue import GoneError, StoppedError, WorkQueue
 from regard.view import page, payload
 
 MARK = files("regard.serve") / "static" / "mark.svg"
+
+QUESTIONS = (
+    *("words", "figure", "attention", "measures", "why", "explain", "steps", "translate"),
+    *("cut", "heads", "compare", "page"),
+)
+"""The routes below ``/api/``, each a method of `Answers`."""
+Question = tuple[str, dict[str, Any]]
+"""A route, and the fields that were sent to it."""
 
 log = logging.getLogger("regard.serve")
 
@@ -42,6 +51,7 @@ def make(
     limits: Limits | None = None,
     hosts: Iterable[str] = (),
     log_texts: bool = False,
+    workers: int = 1,
 ) -> Starlette:
     """The application that serves a lens: the page at ``/``, the API below ``/api/``.
 
@@ -51,14 +61,15 @@ def make(
         limits: what a request may ask for.
         hosts: names by which the server may be called, besides those of this machine.
         log_texts: whether what is asked is written to the log ``regard.serve``, too.
+        workers: processes that answer, see `WorkQueue`.
     """
     limits = limits or Limits()
-    service = _Service(lens, name, limits, log_texts)
+    service = _Service(lens, name, limits, log_texts, workers)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
-        service.desk.close()
+        service.queue.close()
 
     app = Starlette(
         routes=service.routes(),
@@ -73,31 +84,19 @@ def make(
 class _Service:
     """The routes of one lens."""
 
-    def __init__(self, lens: Lens, name: str, limits: Limits, log_texts: bool) -> None:
-        self.desk = Desk(limits)
+    def __init__(
+        self, lens: Lens, name: str, limits: Limits, log_texts: bool, workers: int
+    ) -> None:
         self._answers = Answers(lens, limits)
         self._name = name
         self._limits = limits
         self._log_texts = log_texts
         self._replies = Recent[Response](limits.kept, lambda reply: len(reply.body))
+        self._under_way = SharedWork[Response]()
+        self.queue = WorkQueue(self._answered, limits, workers)
 
     def routes(self) -> list[Route]:
-        answers = self._answers
-        asked = {
-            "words": answers.words,
-            "figure": answers.figure,
-            "attention": answers.attention,
-            "measures": answers.measures,
-            "why": answers.why,
-            "explain": answers.explain,
-            "steps": answers.steps,
-            "translate": answers.translate,
-            "cut": answers.cut,
-            "heads": answers.heads,
-            "compare": answers.compare,
-            "page": answers.page,
-        }
-        served = {"model": self._name, "examples": answers.examples}
+        served = {"model": self._name, "examples": self._answers.examples}
         start = {**payload.empty(), "served": served}
         return [
             Route("/", _file(page.served_page(start), "text/html")),
@@ -106,10 +105,7 @@ class _Service:
             Route("/mark.svg", _file(MARK.read_text(encoding="utf-8"), "image/svg+xml")),
             Route("/api/health", self._health),
             Route("/api/openapi.json", self._description),
-            *(
-                Route(f"/api/{name}", self._answering(question), methods=["POST"])
-                for name, question in asked.items()
-            ),
+            *(Route(f"/api/{name}", self._answering(name), methods=["POST"]) for name in QUESTIONS),
         ]
 
     async def _health(self, request: Request) -> Response:
@@ -120,7 +116,7 @@ class _Service:
                 "regard": version("regard"),
                 "model": self._name,
                 "translates": self._answers.translates,
-                "waiting": self.desk.waiting,
+                "waiting": self.queue.waiting,
                 "limits": {
                     name: getattr(limits, name)
                     for name in ("text", "tokens", "body", "seconds", "waiting", "links")
@@ -131,42 +127,64 @@ class _Service:
     async def _description(self, request: Request) -> Response:
         return replies.data(describe(self._limits))
 
-    def _answering(self, question: Callable[[body.Asked], Callable[[], Any]]) -> Any:
+    def _answering(self, name: str) -> Any:
         """A route that answers one kind of question."""
 
         async def answer(request: Request) -> Response:
             try:
                 asked = await body.read(request, self._limits)
-                work = question(asked)
+                self._work(name, asked)  # raises if something is wrong with the question
                 if self._log_texts:
                     log.info("%s %s", request.url.path, asked)
-                key = (request.url.path, str(asked))
-                return await self.desk.done(
-                    lambda: self._done(key, asked, work), lambda: _left(request)
-                )
+                return await self._replied(name, asked, request)
             except RefusedError as refusal:
                 return replies.error(refusal.status, refusal.sentence, refusal.headers)
-            except RegardError as error:
-                return replies.error(422, str(error))
             except GoneError:
                 return Response(status_code=499)  # nobody hears it
             except Exception as error:  # what reaches uvicorn would be logged with its message
-                return self._failed(request, error)
+                return self._failed(name, error)
 
         return answer
 
-    def _done(self, key: tuple[str, str], asked: body.Asked, work: Callable[[], Any]) -> Response:
-        """The reply for what was asked, if it is not too much; recent ones are kept."""
-        self._answers.check(asked.texts)
-        kept = self._replies.get(key, lambda: _reply(work()))
-        return Response(kept.body, headers=dict(kept.headers))
+    async def _replied(self, name: str, asked: body.Asked, request: Request) -> Response:
+        """The reply to a question: a recent one, one that is under way, or a new one."""
+        key, question = (name, str(asked)), (name, asked.fields)
+        reply = self._answered(question) if name == "words" else self._replies.get(key)
+        if reply is None:
+            reply = await self._under_way.done(
+                key, lambda gone: self.queue.done(question, gone), lambda: _left(request)
+            )
+            if reply.status_code == HTTPStatus.OK:
+                self._replies.keep(key, reply)
+        return Response(reply.body, reply.status_code, dict(reply.headers))
 
-    def _failed(self, request: Request, error: Exception) -> Response:
+    def _work(self, name: str, asked: body.Asked) -> Callable[[], Any]:
+        found: Callable[[], Any] = getattr(self._answers, name)(asked)
+        return found
+
+    def _answered(self, question: Question) -> Response:
+        """The reply to a question, computed; runs in a worker."""
+        name, fields = question
+        try:
+            asked = body.Asked(fields, self._limits)
+            work = self._work(name, asked)
+            self._answers.check(asked.texts)
+            return _reply(work())
+        except StoppedError:
+            raise
+        except RefusedError as refusal:
+            return replies.error(refusal.status, refusal.sentence, refusal.headers)
+        except RegardError as error:
+            return replies.error(422, str(error))
+        except Exception as error:
+            return self._failed(name, error)
+
+    def _failed(self, name: str, error: Exception) -> Response:
         """What is said, and written down, when the server itself fails."""
         # The message of an error may quote the text that led to it; where it happened does not.
         told = f": {error}" if self._log_texts else ""
         trace = "".join(traceback.format_tb(error.__traceback__))
-        log.error("%s failed, %s%s\n%s", request.url.path, type(error).__name__, told, trace)
+        log.error("/api/%s failed, %s%s\n%s", name, type(error).__name__, told, trace)
         return replies.error(500, f"the server failed ({type(error).__name__}); its log says where")
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
-from regard.serve.desk import GoneError
 from regard.serve.limits import Limits
 from regard.serve.refusals import RefusedError, malformed, too_large
+from regard.serve.work_queue import GoneError
 
 DISCARDED = 32_000_000
 """Bytes beyond the limit that are read and thrown away, so that the refusal can be heard."""
@@ -71,6 +71,11 @@ class Asked:
         self._known: list[str] = []
         self.texts: list[str] = []
         """The texts that were taken so far."""
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What was sent."""
+        return self._fields
 
     def text(self, name: str = "text") -> str:
         """A text."""

@@ -13,12 +13,10 @@ class Recent(Generic[T]):
     """Results by what was asked; those not asked for longest go when there is no more room.
 
     >>> recent = Recent(room=10, size=len)
-    >>> recent.get("a", lambda: "12345"), recent.get("a", lambda: "never made")
-    ('12345', '12345')
-    >>> recent.get("b", lambda: "1234567")
-    '1234567'
-    >>> "a" in recent
-    False
+    >>> recent.keep("a", "12345")
+    >>> recent.keep("b", "1234567")
+    >>> recent.get("a"), recent.get("b")
+    (None, '1234567')
     """
 
     def __init__(self, room: int, size: Callable[[T], int]) -> None:
@@ -27,20 +25,23 @@ class Recent(Generic[T]):
         self._held: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
         self._used = 0
 
-    def get(self, asked: Hashable, made: Callable[[], T]) -> T:
-        """What was asked, made if it is not there. To be called from one thread only."""
-        if asked in self._held:
-            self._held.move_to_end(asked)
-            return self._held[asked][0]
-        result = made()
+    def get(self, asked: Hashable) -> T | None:
+        """What is kept of this, if it is. To be called from one thread only."""
+        if asked not in self._held:
+            return None
+        self._held.move_to_end(asked)
+        return self._held[asked][0]
+
+    def keep(self, asked: Hashable, result: T) -> None:
+        """Keep a result, if there is room for it at all."""
         size = self._size(result)
-        if size <= self._room:
-            self._held[asked] = result, size
-            self._used += size
+        if size > self._room or asked in self._held:
+            return
+        self._held[asked] = result, size
+        self._used += size
         while self._used > self._room:
             _, (_, gone) = self._held.popitem(last=False)
             self._used -= gone
-        return result
 
     def __contains__(self, asked: Hashable) -> bool:
         return asked in self._held

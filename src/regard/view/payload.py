@@ -11,7 +11,7 @@ import base64
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -140,10 +140,8 @@ def findings_data(findings: Sequence[Finding]) -> dict[str, Any]:
             packed.append(one)
         return shared[one["data"]]
 
-    found = [
-        {**asdict(one), "row": {n: once(x) if n in VECTORS else x for n, x in one.row.items()}}
-        for one in findings
-    ]
+    rows = [{n: once(x) if n in VECTORS else x for n, x in one.row.items()} for one in findings]
+    found = [asdict(replace(one, row=row)) for one, row in zip(findings, rows, strict=True)]
     return {"findings": found, "vectors": packed}
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -16,9 +18,10 @@ from torch.nn.modules import module
 from regard.lens import Lens
 from regard.lens.capture.session import current
 from regard.serve import Limits
-from regard.serve.desk import Desk, GoneError, StoppedError, _stoppable
 from regard.serve.recent import Recent
 from regard.serve.refusals import RefusedError
+from regard.serve.shared_work import SharedWork
+from regard.serve.work_queue import GoneError, StoppedError, WorkQueue, stoppable
 from regard.translate import Translator
 
 TEXT = "because it was too tired"
@@ -26,6 +29,15 @@ TEXT = "because it was too tired"
 
 async def never() -> None:
     await asyncio.Event().wait()
+
+
+def called(work: Callable[[], Any]) -> Any:
+    """The answer to a question that is a function."""
+    return work()
+
+
+def queue(limits: Limits | None = None, workers: int = 1) -> WorkQueue[Callable[[], Any], Any]:
+    return WorkQueue(called, limits or Limits(), workers)
 
 
 def endless() -> None:
@@ -51,9 +63,9 @@ def test_work_is_done_beside_the_loop_one_at_a_time() -> None:
         return len(seen)
 
     async def main() -> list[int]:
-        desk = Desk(Limits())
-        found = await asyncio.gather(*(desk.done(work, never) for _ in range(5)))
-        desk.close()
+        works = queue()
+        found = await asyncio.gather(*(works.done(work, never) for _ in range(5)))
+        works.close()
         return list(found)
 
     assert sorted(asyncio.run(main())) == [1, 2, 3, 4, 5]
@@ -66,7 +78,7 @@ def test_an_error_of_the_work_is_passed_on() -> None:
         raise KeyError("word")
 
     async def main() -> None:
-        await Desk(Limits()).done(work, never)
+        await queue().done(work, never)
 
     with pytest.raises(KeyError, match="word"):
         asyncio.run(main())
@@ -76,15 +88,15 @@ def test_too_many_are_refused() -> None:
     go = threading.Event()
 
     async def main() -> tuple[list[Any], str, int]:
-        desk = Desk(Limits(waiting=2))
-        under_way = [asyncio.ensure_future(desk.done(go.wait, never)) for _ in range(3)]
+        works = queue(Limits(waiting=2))
+        under_way = [asyncio.ensure_future(works.done(go.wait, never)) for _ in range(3)]
         await asyncio.sleep(0.05)
-        waiting = desk.waiting
+        waiting = works.waiting
         with pytest.raises(RefusedError) as refused:
-            await desk.done(go.wait, never)
+            await works.done(go.wait, never)
         go.set()
         done = await asyncio.gather(*under_way)
-        done.append(await desk.done(go.wait, never))
+        done.append(await works.done(go.wait, never))
         assert refused.value.status == 503
         assert refused.value.headers == {"Retry-After": "5"}
         return done, refused.value.sentence, waiting
@@ -99,9 +111,9 @@ def test_what_takes_too_long_is_stopped_and_frees_the_place() -> None:
     before = hooks()
 
     async def main() -> str:
-        desk = Desk(Limits(seconds=0.2))
+        works = queue(Limits(seconds=0.2))
         with pytest.raises(RefusedError) as refused:
-            await desk.done(endless, never)
+            await works.done(endless, never)
         assert refused.value.status == 503
         until = time.monotonic() + 20
         while hooks() != before and time.monotonic() < until:
@@ -120,16 +132,16 @@ def test_waiting_counts_as_time() -> None:
     ran: list[str] = []
 
     async def main() -> None:
-        desk = Desk(Limits(seconds=0.3))
-        first = asyncio.ensure_future(desk.done(go.wait, never))
+        works = queue(Limits(seconds=0.3))
+        first = asyncio.ensure_future(works.done(go.wait, never))
         await asyncio.sleep(0)
         with pytest.raises(RefusedError):
-            await desk.done(lambda: ran.append("late"), never)
+            await works.done(lambda: ran.append("late"), never)
         with pytest.raises(RefusedError):
             await first
-        assert desk.waiting == 0
+        assert works.waiting == 0
         go.set()
-        desk._hands.shutdown(wait=True)
+        works._pool.shutdown(wait=True)
 
     asyncio.run(main())
     assert ran == []
@@ -139,28 +151,27 @@ def test_what_nobody_waits_for_is_dropped() -> None:
     ran: list[str] = []
 
     async def main() -> None:
-        desk = Desk(Limits())
+        works = queue()
         with pytest.raises(GoneError):
-            await desk.done(endless, lambda: asyncio.sleep(0.05))
-        first = asyncio.ensure_future(desk.done(lambda: time.sleep(0.1), never))
+            await works.done(endless, lambda: asyncio.sleep(0.05))
+        first = asyncio.ensure_future(works.done(lambda: time.sleep(0.1), never))
         await asyncio.sleep(0)
         with pytest.raises(GoneError):
-            await desk.done(lambda: ran.append("in vain"), lambda: asyncio.sleep(0.01))
+            await works.done(lambda: ran.append("in vain"), lambda: asyncio.sleep(0.01))
         await first
-        assert await desk.done(lambda: 5, never) == 5
+        assert await works.done(lambda: 5, never) == 5
 
     asyncio.run(main())
     assert ran == []
 
 
-class After(threading.Event):
-    """Set after so many questions whether it is."""
+class After:
+    """True after so many calls."""
 
     def __init__(self, times: int) -> None:
-        super().__init__()
         self.left = times
 
-    def is_set(self) -> bool:
+    def __call__(self) -> bool:
         self.left -= 1
         return self.left < 0
 
@@ -171,7 +182,7 @@ def test_a_model_is_stopped_at_work(lens: Lens, calls: int) -> None:
     before, explained = hooks(), lens.explain(TEXT, "it").to_data()
     for work in (lambda: lens.view(TEXT, "it"), lambda: lens.without(TEXT, [("it", "tired")])):
         with pytest.raises(StoppedError):
-            _stoppable(work, After(calls), math.inf)
+            stoppable(called, work, After(calls), math.inf)
         assert hooks() == before
         assert current() is None
     assert lens.explain(TEXT, "it").to_data() == explained
@@ -194,16 +205,64 @@ def test_the_time_of_a_request_is_limited(
 
 
 def test_recent_keeps_what_was_used_last() -> None:
-    made: list[str] = []
     recent = Recent[str](3, size=len)
-
-    def get(name: str) -> str:
-        return recent.get(name, lambda: made.append(name) or name)  # type: ignore[func-returns-value]
-
     for name in ("a", "b", "c", "a", "d"):
-        get(name)
-    assert made == ["a", "b", "c", "d"]
-    assert [name in recent for name in "abcd"] == [True, False, True, True]
-    assert get("large") == "large"
-    assert "large" not in recent
+        if recent.get(name) is None:
+            recent.keep(name, name)
+    assert [recent.get(name) for name in "abcd"] == ["a", None, "c", "d"]
+    recent.keep("large", "large")
+    assert recent.get("large") is None
     assert len(recent) == 3
+
+
+def nap() -> int:
+    time.sleep(0.2)
+    return os.getpid()
+
+
+def test_processes_work_side_by_side_and_one_that_is_killed_is_replaced() -> None:
+    async def main() -> None:
+        works = queue(Limits(seconds=60), workers=2)
+        found = await asyncio.gather(*(works.done(nap, never) for _ in range(4)))
+        assert len(set(found)) == 2
+        assert os.getpid() not in found
+        with pytest.raises(RefusedError, match="a process of the server was killed; ask again"):
+            await works.done(functools.partial(os._exit, 3), never)
+        assert await works.done(os.getpid, never) not in {*found, os.getpid()}
+        with pytest.raises(GoneError):
+            await works.done(endless, lambda: asyncio.sleep(0.05))
+        with pytest.raises(GoneError):
+            await works.done(endless, lambda: asyncio.sleep(0.05))
+        assert await works.done(abs_of_minus_five, never) == 5  # both were stopped
+        assert works.waiting == 0
+        works.close()
+
+    asyncio.run(main())
+
+
+def abs_of_minus_five() -> int:
+    return abs(-5)
+
+
+def test_the_same_question_is_answered_once_and_dropped_when_all_have_left() -> None:
+    asked: list[str] = []
+
+    async def main() -> None:
+        shared = SharedWork[int]()
+
+        async def start(gone: Callable[[], Any]) -> int:
+            asked.append("a")
+            await asyncio.wait_for(gone(), 0.1) if len(asked) > 1 else await asyncio.sleep(0.05)
+            return len(asked)
+
+        many = [shared.done("a", start, never) for _ in range(3)]
+        early = shared.done("a", start, lambda: asyncio.sleep(0.01))
+        found = await asyncio.gather(*many, early, return_exceptions=True)
+        assert found[:3] == [1, 1, 1]
+        assert isinstance(found[3], GoneError)
+        with pytest.raises(GoneError):
+            await shared.done("a", start, lambda: asyncio.sleep(0.01))
+        assert not shared._under_way
+
+    asyncio.run(main())
+    assert asked == ["a", "a"]

@@ -1,0 +1,61 @@
+"""The same question of several clients at once is answered once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from regard.serve.work_queue import GoneError
+
+T = TypeVar("T")
+Gone = Callable[[], Awaitable[object]]
+"""Returns when nobody waits any more."""
+
+
+@dataclass
+class _UnderWay(Generic[T]):
+    task: asyncio.Task[T]
+    abandoned: asyncio.Event
+    clients: int = 0
+
+
+class SharedWork(Generic[T]):
+    """Work that is under way, by what was asked; it is dropped when the last client has left."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[Hashable, _UnderWay[T]] = {}
+
+    async def done(self, key: Hashable, start: Callable[[Gone], Awaitable[T]], gone: Gone) -> T:
+        """What `start` returns, or a call with the same key that has not returned yet."""
+        one = self._under_way.get(key) or self._started(key, start)
+        one.clients += 1
+        left = asyncio.ensure_future(gone())
+        try:
+            await asyncio.wait({one.task, left}, return_when=asyncio.FIRST_COMPLETED)
+            if not one.task.done():
+                raise GoneError
+            return one.task.result()
+        finally:
+            left.cancel()
+            one.clients -= 1
+            if one.clients == 0:
+                one.abandoned.set()
+                self._forget(key, one)
+
+    def _started(self, key: Hashable, start: Callable[[Gone], Awaitable[T]]) -> _UnderWay[T]:
+        abandoned = asyncio.Event()
+
+        async def run() -> T:
+            return await start(abandoned.wait)
+
+        one = self._under_way[key] = _UnderWay(asyncio.create_task(run()), abandoned)
+        one.task.add_done_callback(lambda _: self._forget(key, one))
+        return one
+
+    def _forget(self, key: Hashable, one: _UnderWay[T]) -> None:
+        if self._under_way.get(key) is one:
+            del self._under_way[key]
+        if one.task.done() and not one.task.cancelled():
+            one.task.exception()  # which nobody may have waited for
