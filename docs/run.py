@@ -4,6 +4,10 @@ A page is Markdown. Its ``python`` blocks run in order, in one namespace, in the
 What a block prints stands in the ``text`` block right behind it; the test suite runs every page in
 a copy of this folder and compares. Behind ``text measured`` stands what differs from run to run,
 such as times: it is written anew, and not compared.
+
+A page that trains for a while says how the tests shorten it, before the block in question:
+``<!-- in tests: steps = 1200 → steps = 20 -->``. What it prints then stands behind ``text measured``,
+and "measured" is part of the names of its pictures.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?:\n?^```text(?P<measured> measured)?\n(?P<output>.*?)^```\n)?",
     re.MULTILINE | re.DOTALL,
 )
+SHORTENED = re.compile(r"^<!-- in tests: (.+?) → (.+?) -->$", re.MULTILINE)
 
 
 def pages(folder: Path = DOCS) -> list[Path]:
@@ -27,14 +32,18 @@ def pages(folder: Path = DOCS) -> list[Path]:
     return sorted(folder.rglob("*.md"))
 
 
-def run(page: Path) -> str:
-    """The text of a page as it is when its outputs are true."""
+def run(page: Path, *, short: bool = False) -> str:
+    """The text of a page as it is when its outputs are true; `short` shortens its trainings."""
     namespace: dict[str, object] = {"__name__": "__page__"}
     text = page.read_text(encoding="utf-8")
+    changes = SHORTENED.findall(text) if short else []
 
     def executed(match: re.Match[str]) -> str:
         line = text[: match.start("code")].count("\n")
-        code = compile("\n" * line + match["code"], str(page), "exec")
+        source = match["code"]
+        for long, brief in changes:
+            source = source.replace(long, brief)
+        code = compile("\n" * line + source, str(page), "exec")
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(code, namespace)

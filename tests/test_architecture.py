@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "text": {"errors", "files", "attention"},
     "vectors": {"errors", "files", "attention"},
     "view": {"errors", "files", "attention"},
+    "course": {"errors", "view"},
     "translate": {"errors", "files", "memory", "native", "attention", "nn", "text"},
     "lens": {
         "errors", "files", "memory", "attention", "nn", "text", "vectors", "view", "translate",

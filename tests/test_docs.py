@@ -6,16 +6,24 @@ import importlib.util
 import re
 import shutil
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-spec = importlib.util.spec_from_file_location("run", ROOT / "docs" / "run.py")
-assert spec is not None
-assert spec.loader is not None
-docs = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(docs)
 
+
+def script(name: str) -> ModuleType:
+    """A script of docs/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+docs = script("run")
 PAGES = [page.relative_to(ROOT) for page in docs.pages()]
 
 
@@ -25,7 +33,7 @@ def test_page_is_true(page: Path, tmp_path: Path) -> None:
     for picture in folder.rglob("*.svg"):
         picture.unlink()
     written = (ROOT / page).read_text(encoding="utf-8")
-    now = docs.run(tmp_path / page)
+    now = docs.run(tmp_path / page, short=True)
     assert docs.without_measured(now) == docs.without_measured(written)
     for name in re.findall(r"!\[[^\]]*\]\(([^)]+\.svg)\)", written):
         drawn = (tmp_path / page).parent / name
@@ -54,3 +62,42 @@ def test_a_false_page_is_noticed(tmp_path: Path) -> None:
     page.write_text("```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n", encoding="utf-8")
     assert "2" in docs.run(page)
     assert docs.run(page) != page.read_text(encoding="utf-8")
+
+
+def test_a_training_is_shortened_in_tests_only(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    code = "```python\nsteps = 3\nprint(steps)\n```\n\n```text measured\n{}\n```\n"
+    page.write_text("<!-- in tests: steps = 3 → steps = 1 -->\n" + code.format(3), encoding="utf-8")
+    assert docs.run(page) == page.read_text(encoding="utf-8")
+    short = docs.run(page, short=True)
+    assert short.endswith(code.format(1))
+    assert docs.without_measured(short) == docs.without_measured(docs.run(page))
+
+
+def test_what_a_page_shortens_is_there() -> None:
+    for page in docs.pages():
+        text = page.read_text(encoding="utf-8")
+        for long, _ in docs.SHORTENED.findall(text):
+            assert text.count(long) > 1, f"{page.name} shortens {long!r}, which it does not have"
+
+
+def test_every_page_is_a_notebook_too(tmp_path: Path) -> None:
+    nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
+    notebooks = script("notebooks")
+    for page in docs.pages():
+        if notebooks.has_code(page):
+            book = notebooks.notebook(page)
+            nbformat.validate(book)
+            code = "\n".join(cell.source for cell in book.cells if cell.cell_type == "code")
+            for block in docs.BLOCK.finditer(page.read_text(encoding="utf-8")):
+                assert block["code"].strip() in code
+
+
+def test_a_notebook_runs(tmp_path: Path) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
+    pytest.importorskip("ipykernel", reason="ipykernel is not installed")
+    book = script("notebooks").notebook(ROOT / "docs" / "course" / "heads.md")
+    where = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(book, timeout=120, resources=where).execute()
+    outputs = [out for cell in book.cells for out in cell.get("outputs", ())]
+    assert any("image/svg+xml" in out.get("data", {}) for out in outputs)

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard import nn, view
+    from regard import course, nn, view
     from regard.attention import (
         Additive,
         ALiBi,
@@ -65,7 +65,7 @@ _MODULE = {name: module for module, names in _PLACES.items() for name in names.s
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("nn", "view", *_PLACES):
+    if name in ("course", "nn", "view", *_PLACES):
         return import_module(f"regard.{name}")
     if name not in _MODULE:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
@@ -102,6 +102,7 @@ __all__ = [
     "attend",
     "causal",
     "contextualise",
+    "course",
     "cut",
     "dense",
     "judge",

@@ -120,7 +120,8 @@ def test_compare(lens: Lens) -> None:
     assert side.pulls("knockout", 2) == side.explanation.top("knockout", 2)
     assert side.becomes is not None
     assert json.dumps(found.to_data())
-    assert "after layer 3" in str(found)
+    assert "after layer 2" in str(found)
+    assert "after layer 3" not in str(found)
     with pytest.raises(WordError, match="no word 'it'"):
         lens.compare("it", TEXT, "the bat")
 

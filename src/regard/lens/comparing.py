@@ -113,7 +113,7 @@ class Comparison:
     def __str__(self) -> str:
         lines = [f"{self.word}: one static vector (cosine {self.static:.2f}), then"]
         for layer, cosine in enumerate(self.cosine):
-            where = "before the first layer" if layer == 0 else f"after layer {layer}"
+            where = "before the first layer" if layer == 0 else f"after layer {layer - 1}"
             bar = "█" * max(0, round(20 * float(cosine)))
             lines.append(f"  {where:22}  {float(cosine):5.2f}  {bar}")
         for side in self.sides:
