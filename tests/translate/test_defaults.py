@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from regard.errors import FileError, OptionError
-from regard.translate import Translator
+from regard.translate import Translator, defaults
 from regard.translate.defaults import Options
 from regard.translate.run_directory import CONFIG, read_config
 from regard.translate.stopping import stop_signal
@@ -33,17 +33,17 @@ def corpus(tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("pairs", "preset", "vocabulary", "batch", "epochs", "warmup"),
+    ("pairs", "preset", "vocabulary", "batch", "epochs", "warmup", "rate"),
     [
-        (500, 128, 800, 1024, 186, 74),
-        (5_000, 128, 2_500, 2048, 86, 163),
-        (50_000, 256, 8_000, 4096, 40, 380),
-        (500_000, 256, 16_000, 4096, 19, 1799),
+        (500, 128, 1_500, 1024, 126, 50, 0.004),
+        (5_000, 128, 3_500, 2048, 71, 135, 0.004),
+        (50_000, 256, 8_000, 4096, 40, 380, 0.0028),
+        (500_000, 256, 16_000, 4096, 22, 2000, 0.0014),
     ],
 )
 def test_options_suit_the_corpus(
     corpus: Any, tmp_path: Path, pairs: int, preset: int, vocabulary: int, batch: int,
-    epochs: int, warmup: int,
+    epochs: int, warmup: int, rate: float,
 ) -> None:  # fmt: skip
     said: list[str] = []
     options = Options.of({"source": str(corpus(pairs))})
@@ -51,11 +51,20 @@ def test_options_suit_the_corpus(
     assert (config.model.width, config.model.vocabulary) == (preset, vocabulary)
     assert config.training.batch_tokens == batch
     assert (config.training.epochs, config.training.warmup) == (epochs, warmup)
+    assert config.training.learning_rate == rate
     (line,) = said
     assert line.startswith(
         f"Chosen for {pairs:,} pairs: preset {'tiny' if preset == 128 else 'sm'}"
     )
     assert f"vocabulary {vocabulary:,}, batches of {batch:,} tokens, {epochs} epochs" in line
+    assert f"a warm-up of {warmup:,} updates (at most a tenth of the run)" in line
+    (row,) = (
+        row.split()
+        for row in defaults.__doc__.splitlines()
+        if row.strip().startswith(f"{pairs:,} ")
+    )
+    name = "tiny" if preset == 128 else "small"
+    assert row == [f"{pairs:,}", name, f"{vocabulary:,}", f"{batch:,}", str(epochs), str(rate)]
 
 
 def test_what_is_given_is_not_chosen_and_the_warmup_follows(corpus: Any, tmp_path: Path) -> None:

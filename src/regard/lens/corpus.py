@@ -224,8 +224,9 @@ def _on_processes(job: Job, chunks: list[Chunk], workers: int) -> Iterator[Done]
                 yield from (one.result() for one in done)
         except BrokenProcessPool:
             raise RegardError(
-                f"{job.question}: a worker process was killed, perhaps for want of memory; what is "
-                "finished stays, and the same command continues, with fewer --workers if need be"
+                f"{job.question}: a worker process was killed, possibly because the machine ran out of "
+                "memory; finished parts are kept, and the same command resumes, if necessary with "
+                "fewer --workers"
             ) from None
 
 
@@ -348,8 +349,8 @@ def _write(path: Path, rows: list[Row], columns: dict[str, Any]) -> None:
         beside.replace(path)
     except OSError as error:
         raise FileError(
-            f"cannot write {path}: {why(error)}; what is finished stays, and the same command "
-            "continues"
+            f"cannot write {path}: {why(error)}; finished parts are kept, and the same command "
+            "resumes"
         ) from None
     finally:
         beside.unlink(missing_ok=True)

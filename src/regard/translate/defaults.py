@@ -1,13 +1,15 @@
 """Training options that were not given, chosen from the size of the corpus.
 
-    pairs      preset  vocabulary  batch tokens  epochs
-    500        tiny           800         1,024     186
-    5,000      tiny         2,500         2,048      86
-    50,000     small        8,000         4,096      40
-    500,000    small       16,000         4,096      19
+    pairs      preset  vocabulary  batch tokens  epochs  learning rate
+    500        tiny         1,500         1,024     126          0.004
+    5,000      tiny         3,500         2,048      71          0.004
+    50,000     small        8,000         4,096      40         0.0028
+    500,000    small       16,000         4,096      22         0.0014
 
-The warm-up is a tenth of all updates, at most 2,000 (Vaswani et al., 2017, have 4,000 of 100,000):
-one longer than the run would never let the model learn.
+A few hundred pairs need most words whole: with 800 subwords instead of 1,400, BLEU on 500 pairs of
+the built-in corpus falls from 59 to 18 (benchmarks/RESULTS.md). The warm-up is a tenth of all
+updates, at most 2,000 (Vaswani et al., 2017, have 4,000 of 100,000): one longer than the run would
+never let the model learn.
 """
 
 from __future__ import annotations
@@ -25,10 +27,13 @@ from regard.translate.config import SECTIONS, DataConfig, RunConfig, nearest
 from regard.translate.preparing import check_files, corpora
 from regard.translate.run_directory import CONFIG, PAIRS, read_config
 
-CHOSEN = ("vocabulary", "batch_tokens", "epochs", "warmup", "valid_every")
+CHOSEN = ("vocabulary", "batch_tokens", "epochs", "warmup", "learning_rate", "valid_every")
 """Options that are chosen from the corpus, beside the preset of the model."""
 SUBWORD = 4
 """Characters of a subword, about."""
+LEAST_WARMUP = 500
+"""The learning rate, 1/√(width · warmup), is that of a warm-up at least so long: with a shorter one
+it would grow without bound."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,7 @@ class Options:
         fixed = bool(given.get("init_from"))
         preset = self.preset or (None if fixed or "width" in given else _preset(size.pairs))
         config = RunConfig(model=PRESETS[preset] if preset else TransformerConfig())
-        chosen = _chosen(size, given)
+        chosen = _chosen(size, given, config.model.width)
         if fixed or data.tokenizer:
             del chosen["vocabulary"]
         config = config.changed(Options.of(chosen).sections, "train")
@@ -115,18 +120,21 @@ def _preset(pairs: float) -> str:
     return "tiny" if pairs < 40_000 else "small" if pairs < 2_000_000 else "base"
 
 
-def _chosen(size: _Size, given: Mapping[str, Any]) -> dict[str, Any]:
+def _chosen(size: _Size, given: Mapping[str, Any], width: int) -> dict[str, Any]:
     """A value for each of `CHOSEN`, which fits those that were given."""
     share = max(1.0, size.pairs) / 50_000
     found: dict[str, Any] = {
-        "vocabulary": _between(8000 * share**0.5, 100, 16_000, 100),
+        "vocabulary": _between(8000 * share**0.36, 100, 16_000, 100),
         "batch_tokens": 1024 if share < 0.05 else 2048 if share < 0.4 else 4096,
-        "epochs": _between(40 * share ** (-1 / 3), 10, 300),
+        "epochs": _between(40 * share**-0.25, 10, 300),
     }
     known = {**found, **{name: value for name, value in given.items() if value is not None}}
     each = size.updates(int(known["batch_tokens"]) * int(known.get("accumulate", 1)))
     updates = min(int(known["epochs"]) * each, int(known.get("max_steps") or 1 << 60))
     found["warmup"] = _between(updates / 10, 1, 2000)
+    warmup = max(LEAST_WARMUP, int(known.get("warmup", found["warmup"])))
+    rate = 1 / math.sqrt(int(known.get("width", width)) * warmup)
+    found["learning_rate"] = float(f"{rate:.2g}")
     found["valid_every"] = _between(updates / 10, 1, 1000)
     return found
 
@@ -143,7 +151,8 @@ def _announced(
         "vocabulary": "vocabulary {:,}",
         "batch_tokens": "batches of {:,} tokens",
         "epochs": "{:,} epochs",
-        "warmup": "a warm-up of {:,} updates",
+        "warmup": "a warm-up of {:,} updates (at most a tenth of the run)",
+        "learning_rate": "learning rate {:g}",
         "valid_every": "a validation every {:,}",
     }
     parts = [] if preset is None else [f"preset {preset}"]

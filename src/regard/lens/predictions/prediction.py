@@ -106,8 +106,8 @@ class Prediction(ABC):
     """Rows of the pass whose gradient is taken."""
 
     @abstractmethod
-    def logits(self, rows: int = 1, *, reread: bool = True) -> Float[Tensor, "rows choices"]:
-        """The logits at this step, for equal rows; without `reread` the encoder does not run."""
+    def logits(self, rows: int = 1) -> Float[Tensor, "rows choices"]:
+        """The logits at this step, for equal rows."""
 
     @abstractmethod
     def axes(self, place: str) -> tuple[Axis, Axis]:
@@ -126,9 +126,10 @@ class Prediction(ABC):
         """The place of a module that attends."""
         return self.place
 
-    def in_encoder(self, one: Cut) -> bool:
-        """Whether a cut concerns the encoder, which otherwise need not run again."""
-        return False
+    def logits_without(self, cuts: Sequence[Sequence[Cut]]) -> Float[Tensor, "rows choices"]:
+        """The logits of a row for each set of links, which are cut in it."""
+        with cut(self.model, in_rows(cuts)):
+            return self.logits(len(cuts))
 
     def text_with(self, cuts: Sequence[Sequence[Cut]], first: Sequence[int]) -> list[str]:
         """What the model writes with each set of links cut, given what it chooses at this step."""
@@ -234,17 +235,9 @@ class Prediction(ABC):
     @torch.no_grad()
     def cut_logits(self, cuts: Sequence[Sequence[Cut]]) -> Float[Tensor, "n choices"]:
         """The logits with each set of links cut, each in a row of its own, many rows at once."""
-        found = []
         size = max(1, TOKENS // max(1, self.length))
-        for start in range(0, len(cuts), size):
-            rows = [
-                _in_row(one, row)
-                for row, links in enumerate(cuts[start : start + size])
-                for one in links
-            ]
-            reread = any(map(self.in_encoder, rows))
-            with cut(self.model, rows):
-                found.append(self.logits(min(size, len(cuts) - start), reread=reread))
+        parts = [cuts[start : start + size] for start in range(0, len(cuts), size)]
+        found = [self.logits_without(part) for part in parts]
         return torch.cat(found) if found else torch.empty(0, 0)
 
     @cached_property
@@ -266,8 +259,13 @@ class Prediction(ABC):
         return int(best[1] if best[0] == self.token else best[0])
 
 
-def _in_row(one: Cut, row: int) -> Cut:
-    return Cut(one.query, one.key, one.layer, one.heads, row, one.kind)
+def in_rows(cuts: Sequence[Sequence[Cut]]) -> list[Cut]:
+    """Sets of links, each to be cut in a row of its own."""
+    return [
+        Cut(one.query, one.key, one.layer, one.heads, row, one.kind)
+        for row, links in enumerate(cuts)
+        for one in links
+    ]
 
 
 @contextmanager

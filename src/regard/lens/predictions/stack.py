@@ -72,7 +72,7 @@ class TokenPrediction(StackPrediction):
     def queries(self) -> tuple[int, ...]:
         return (self.row,)
 
-    def logits(self, rows: int = 1, *, reread: bool = True) -> Float[Tensor, "rows choices"]:
+    def logits(self, rows: int = 1) -> Float[Tensor, "rows choices"]:
         return self.adapter.predict(self.rows(rows))[:, self.row]
 
     @cached_property
@@ -118,7 +118,7 @@ class ClassPrediction(StackPrediction):
     def queries_except(self, positions: Sequence[int]) -> tuple[int, ...]:
         return tuple(i for i in range(self.length) if i not in positions) or (0,)
 
-    def logits(self, rows: int = 1, *, reread: bool = True) -> Float[Tensor, "rows choices"]:
+    def logits(self, rows: int = 1) -> Float[Tensor, "rows choices"]:
         return self.adapter.predict(self.rows(rows))
 
     def spell(self, token: int) -> str:
@@ -150,7 +150,7 @@ class VectorPrediction(StackPrediction):
     def queries(self) -> tuple[int, ...]:
         return self._positions
 
-    def logits(self, rows: int = 1, *, reread: bool = True) -> Float[Tensor, "rows choices"]:
+    def logits(self, rows: int = 1) -> Float[Tensor, "rows choices"]:
         last: Tensor = self.adapter.layers([self._reading] * rows)[-1]
         return last[:, list(self._positions)].mean(1)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.errors import OptionError, WordError
 from regard.lens.adapters import Reading, TranslatorAdapter
 from regard.lens.capture import Cut, Seen, cut, watch
-from regard.lens.predictions.prediction import Axis, Prediction
+from regard.lens.predictions.prediction import Axis, Prediction, in_rows
 from regard.lens.rewriting import rewrite
 from regard.text.words import WORD, Words
 from regard.translate.alignment import default_layer
@@ -181,14 +181,28 @@ class TranslationPrediction(Prediction):
     def queries(self) -> tuple[int, ...]:
         return (self.step,)
 
-    def logits(self, rows: int = 1, *, reread: bool = True) -> Float[Tensor, "rows choices"]:
-        prefix = torch.tensor([self.prefix], device=self.memory.device).expand(rows, -1)
-        return self.adapter.step_logits(self._memory(rows, reread), prefix, -1)[:, 0]
+    def logits(self, rows: int = 1) -> Float[Tensor, "rows choices"]:
+        return self._decode(self.adapter.encode(self.translated.reading, rows))
 
-    def _memory(self, rows: int, reread: bool) -> Tensor:
-        if reread:
-            return self.adapter.encode(self.translated.reading, rows)
-        return self.memory.expand(rows, -1, -1)
+    def logits_without(self, cuts: Sequence[Sequence[Cut]]) -> Float[Tensor, "rows choices"]:
+        memory = self._memory_without(cuts)
+        with cut(self.model, self._in_decoder(cuts)):
+            return self._decode(memory)
+
+    def _decode(self, memory: Float[Tensor, "rows n width"]) -> Float[Tensor, "rows choices"]:
+        prefix = torch.tensor([self.prefix], device=memory.device).expand(len(memory), -1)
+        return self.adapter.step_logits(memory, prefix, -1)[:, 0]
+
+    def _memory_without(self, cuts: Sequence[Sequence[Cut]]) -> Float[Tensor, "rows n width"]:
+        """The encoder's output of each row; it runs for rows in which links of its own are cut."""
+        inside = [[one for one in links if self._in_encoder(one)] for links in cuts]
+        rows = [row for row, links in enumerate(inside) if links]
+        memory = self.memory.expand(len(cuts), -1, -1)
+        if not rows:
+            return memory
+        with cut(self.model, in_rows([inside[row] for row in rows])):
+            read = self.adapter.encode(self.translated.reading, len(rows))
+        return memory.index_copy(0, torch.tensor(rows, device=memory.device), read)
 
     @cached_property
     def _axes(self) -> dict[str, tuple[Axis, Axis]]:
@@ -208,10 +222,13 @@ class TranslationPrediction(Prediction):
     def spell(self, token: int) -> str:
         return self.adapter.spell_choice(token)
 
-    def in_encoder(self, one: Cut) -> bool:
+    def _in_encoder(self, one: Cut) -> bool:
         if one.kind == "cross":
             return False
         return not isinstance(one.layer, str) or self.adapter.is_encoder(one.layer)
+
+    def _in_decoder(self, cuts: Sequence[Sequence[Cut]]) -> list[Cut]:
+        return [one for one in in_rows(cuts) if not self._in_encoder(one)]
 
     def text_with(self, cuts: Sequence[Sequence[Cut]], first: Sequence[int]) -> list[str]:
         tokens = self.written_with(cuts, first)
@@ -227,13 +244,7 @@ class TranslationPrediction(Prediction):
         """
         if not cuts:
             return []
-        parts: dict[bool, list[Cut]] = {True: [], False: []}
-        for row, links in enumerate(cuts):
-            for one in links:
-                own = Cut(one.query, one.key, one.layer, one.heads, row, one.kind)
-                parts[self.in_encoder(one)].append(own)
-        with cut(self.model, parts[True]):
-            memory = self._memory(len(cuts), reread=bool(parts[True]))
+        memory = self._memory_without(cuts)
         begun, size = self.prefix[1:], len(self.prefix) - 1
         limit = self.adapter.longest_output(memory)
         limit = limit if most is None else min(limit, size + most)
@@ -242,7 +253,7 @@ class TranslationPrediction(Prediction):
             memory,
             [[*begun, one] for one in first],
             self.translated.tokens,
-            parts[False],
+            self._in_decoder(cuts),
             limit,
         )
         return [row[size:] for row in rows]
