@@ -101,7 +101,7 @@ def test_a_full_disk_keeps_what_is_finished(lines: str, tmp_path: Path) -> None:
     if os.geteuid() == 0:  # root may write anywhere: put a folder in the way
         (tmp_path / "out").chmod(0o700)
         one.part(second).mkdir()
-    with pytest.raises(FileError, match="what is finished stays, and the same command continues"):
+    with pytest.raises(FileError, match="finished parts are kept, and the same command resumes"):
         one.run(second)
     assert one.part(first).exists()
 

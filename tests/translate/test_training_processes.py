@@ -139,6 +139,29 @@ def test_a_lost_worker_is_restarted_and_training_goes_on(corpus: Any, tmp_path: 
     assert (out / "model.safetensors").exists()
 
 
+def test_two_workers_that_are_told_to_stop_save_and_resume(corpus: Any, tmp_path: Path) -> None:
+    out, rare = tmp_path / "run", ("--checkpoint-every=100000", "--valid-every=100000")
+    process = subprocess.Popen(
+        [*TORCHRUN, "--nproc-per-node=2", *command(corpus, out, *rare, "--epochs=100000")],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    deadline = time.monotonic() + 200
+    while not (out / "log.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.terminate()  # torchrun passes it on to both
+    _, told = process.communicate(timeout=200)
+    (saved,) = (out / "checkpoints").glob("step-*")
+    step = int(saved.name[5:])
+    assert step >= 50
+    assert told.count(f"the checkpoint of update {step:,} is written, and the same") == 1, told
+    more = (*rare, "--epochs=100000", f"--max-steps={step + 2}")
+    resumed = run([sys.executable, *command(corpus, out, *more)])
+    assert resumed.returncode == 0, resumed.stderr
+    assert f"checkpoint of update {step:,}" in resumed.stderr
+
+
 def _children(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 

@@ -224,9 +224,9 @@ def _on_processes(job: Job, chunks: list[Chunk], workers: int) -> Iterator[Done]
                 yield from (one.result() for one in done)
         except BrokenProcessPool:
             raise RegardError(
-                f"{job.question}: a worker process was killed, possibly because the machine ran out of "
-                "memory; finished parts are kept, and the same command resumes, if necessary with "
-                "fewer --workers"
+                f"{job.question}: a worker process was killed, possibly because memory ran out; "
+                "finished parts are kept, and the same command resumes, if necessary "
+                "with fewer --workers"
             ) from None
 
 
