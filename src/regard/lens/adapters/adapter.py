@@ -154,8 +154,8 @@ class StackAdapter(ModelAdapter, Protocol):
     def special_ids(self) -> set[int]:
         """Tokens that stand for no text."""
 
-    def predict(self, ids: Tensor) -> Tensor:
-        """The logits for ids ``(rows, n)``: at each token, or of the classes."""
+    def predict(self, ids: Tensor, position: int | None = None) -> Tensor:
+        """The logits for ids ``(rows, n)``: of the token at a position, or of the classes."""
 
     def token_names(self, ids: Sequence[int]) -> list[str]: ...
 

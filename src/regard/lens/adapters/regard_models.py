@@ -137,10 +137,10 @@ class RegardStack:
             return []
         return [str(i) for i in range(self.model.output.out_features)]
 
-    def predict(self, ids: Tensor) -> Tensor:
-        """The logits of the classes, or of the token after each of the text's."""
+    def predict(self, ids: Tensor, position: int | None = None) -> Tensor:
+        """The logits of the classes, or of the token after a position."""
         found: Tensor = self.model(ids)
-        return found
+        return found if position is None else found[:, position]
 
     def spell_choice(self, token: int) -> str:
         return self.detokenize([token])

@@ -32,6 +32,7 @@ class TransformersModel:
         takes = inspect.signature(self._reader.forward).parameters
         _takes_text(model, self._reader, takes)
         self._masks = "attention_mask" in takes or "input_ids" not in takes  # passed on as it is
+        self._keeps_logits = "logits_to_keep" in takes
         self._fast = _fast(tokenizer)
         self.limit = _limit(self._reader, tokenizer)
         self.kind = _kind(model, self.translates, self.writes)
@@ -61,15 +62,18 @@ class TransformersModel:
         """The numbers that stand for no text."""
         return self._apart
 
-    def predict(self, ids: Tensor) -> Tensor:
-        """The logits of a model with a single stack."""
+    def predict(self, ids: Tensor, position: int | None = None) -> Tensor:
+        """The logits of a model with a single stack: of the classes, or at a position."""
         inputs: dict[str, Any] = {"input_ids": ids}
         if self._masks:
             inputs["attention_mask"] = torch.ones_like(ids)
         if self.kind == "causal":
             inputs["use_cache"] = False
+        if self._keeps_logits and position is not None:
+            inputs["logits_to_keep"] = torch.tensor([position], device=ids.device)
+            position = 0  # of the one that is kept
         found: Tensor = self.model(**inputs).logits
-        return found
+        return found if position is None else found[:, position]
 
     def encode(self, reading: Reading, rows: int = 1) -> Tensor:
         """What the encoder makes of so many equal rows of a text, ``(rows, n, width)``."""

@@ -73,7 +73,7 @@ class TokenPrediction(StackPrediction):
         return (self.row,)
 
     def logits(self, rows: int = 1) -> Float[Tensor, "rows choices"]:
-        return self.adapter.predict(self.rows(rows))[:, self.row]
+        return self.adapter.predict(self.rows(rows), self.row)
 
     @cached_property
     def _axes(self) -> tuple[Axis, Axis]:
