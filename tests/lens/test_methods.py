@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from regard import OptionError, Translator
 from regard.lens import Lens
+from regard.lens.capture import Cut, cut
 from regard.lens.methods import METHODS, find_methods, score
 from regard.lens.predictions import Prediction
 from regard.nn import Classifier, LanguageModel, Transformer, TransformerConfig
@@ -70,6 +71,23 @@ def by_word(tokens: Tensor) -> Tensor:
 
 def close(found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_cuts_run_the_tokens_behind_the_first_link(
+    llama: Any, prediction: Prediction, run: Any
+) -> None:
+    last = prediction.length - 1
+    links = [Cut(last, 0), Cut(2, 1, heads=0), Cut(last, 2), Cut(None, None, 0, 1), Cut((2, 3), 0)]
+    found = prediction.cut_logits([[one] for one in links])
+    for one, logits in zip(links, found, strict=True):
+        with cut(llama, [one]):
+            close(logits, run().logits[0, -1])
+    runs = []
+    with llama.register_forward_pre_hook(
+        lambda module, args, kwargs: runs.append(kwargs["input_ids"].shape), with_kwargs=True
+    ):
+        prediction.cut_logits([[Cut(last, 0)], [Cut(last, 1)], [Cut(3, 1)]])
+    assert runs == [(1, prediction.length - 3), (2, 1)]
 
 
 def test_attention(prediction: Prediction, run: Any) -> None:

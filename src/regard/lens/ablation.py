@@ -14,7 +14,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from regard.lens.adapters import TranslatorAdapter
+from regard.lens.adapters import Reading, TranslatorAdapter
 from regard.lens.analysis import Analysis
 from regard.lens.capture import Cut, cut
 from regard.lens.rewriting import rewrite
@@ -54,14 +54,21 @@ def knock(
 ) -> Changes:
     """The changes when each link is cut by itself, many at once: each in its own row of a batch."""
     adapter, reading, whole = analysis.adapter, analysis.reading, analysis.vectors[-1]
+    if said is None and adapter.kind == "causal":  # what follows a word does not change it
+        end = max((max(*link.looks, *link.at) for link in links), default=0) + 1
+        reading = Reading(reading.ids[:end], reading.words)
+    first = min((min(link.looks) for link in links), default=0)
+    past = None if analysis.past is None or not first else analysis.past.before(first)
+    start = 0 if past is None else first
     likely = None if said is None else adapter.log_probability(whole, said)
     moved, unsaid = [], []
-    for part in _parts(links, len(reading.ids)):
-        with cut(adapter.model, _cuts(part)):
-            last = adapter.layers([reading] * len(part))[-1]
+    for part in _parts(links, len(reading.ids) - start):
+        with cut(adapter.model, _cuts(part, start)):
+            last = adapter.layers([reading] * len(part), past)[-1]
         for vectors, link in zip(last, part, strict=True):
             here = list(link.looks)
-            before, after = whole[0, here].mean(0), vectors[here].mean(0)
+            after = vectors[[i - start for i in here]].mean(0)
+            before = whole[0, here].mean(0)
             moved.append(
                 torch.linalg.vector_norm(after - before) / torch.linalg.vector_norm(before)
             )
@@ -147,9 +154,11 @@ def _blind(analysis: Analysis, links: Sequence[Link]) -> list[Cut]:
     ]
 
 
-def _cuts(links: Sequence[Link]) -> list[Cut]:
+def _cuts(links: Sequence[Link], start: int = 0) -> list[Cut]:
+    """The links, each in its own row, whose queries begin with the token at `start`."""
     return [
-        Cut(link.looks, link.at, link.layer, link.head, row=row) for row, link in enumerate(links)
+        Cut([i - start for i in link.looks], link.at, link.layer, link.head, row=row)
+        for row, link in enumerate(links)
     ]
 
 

@@ -18,6 +18,7 @@ from regard.lens.adapters import (
     TranslatorAdapter,
     speaks,
 )
+from regard.lens.adapters.past import Past
 from regard.lens.capture import watch
 from regard.lens.measures import Feeds
 from regard.lens.predictions import Prediction, Translated
@@ -67,6 +68,11 @@ class Analysis:
     def outputs(self) -> dict[str, Tensor]:
         """For each layer, the matrix that mixes its heads, ``(h, e, width)``."""
         return self._read[2]
+
+    @cached_property
+    def past(self) -> Past | None:
+        """What a causal model keeps of the text: links of a word change nothing before it."""
+        return self.adapter.past(self.reading)
 
     @cached_property
     def written(self) -> list[int] | None:

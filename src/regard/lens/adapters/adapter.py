@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import OptionError
+from regard.lens.adapters.past import Past
 from regard.text.words import Words
 
 BEAM = 5
@@ -62,8 +63,14 @@ class ModelAdapter(Protocol):
 
     def read(self, text: str) -> Reading: ...
 
-    def layers(self, readings: Sequence[Reading]) -> list[Tensor]:
-        """The vectors ``(b, n, width)`` before the first block and after each one in turn."""
+    def layers(self, readings: Sequence[Reading], past: Past | None = None) -> list[Tensor]:
+        """The vectors ``(b, n, width)`` before the first block and after each one in turn.
+
+        With `past`, of the tokens behind it, in rows of the same text.
+        """
+
+    def past(self, reading: Reading) -> Past | None:
+        """What a causal model keeps of a text; None if the model is another, or keeps nothing."""
 
     def generate(self, reading: Reading, last: Tensor) -> list[list[int]]:
         """The tokens that the model writes, given the last vectors of the text.
@@ -154,8 +161,11 @@ class StackAdapter(ModelAdapter, Protocol):
     def special_ids(self) -> set[int]:
         """Tokens that stand for no text."""
 
-    def predict(self, ids: Tensor, position: int | None = None) -> Tensor:
-        """The logits for ids ``(rows, n)``: of the token at a position, or of the classes."""
+    def predict(self, ids: Tensor, position: int | None = None, past: Past | None = None) -> Tensor:
+        """The logits for ids ``(rows, n)``: of the token at a position, or of the classes.
+
+        With `past`, which equal rows begin with, only the tokens behind it are run.
+        """
 
     def token_names(self, ids: Sequence[int]) -> list[str]: ...
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.attention import causal, padding
 from regard.lens.adapters.adapter import BEAM, Reading, no_translator, of_these, or_named
+from regard.lens.adapters.past import Past
 from regard.nn import Classifier, LanguageModel
 from regard.text import Tokenizer, padded
 from regard.text.words import Words
@@ -75,7 +76,10 @@ class RegardTranslator:
     def read(self, text: str) -> Reading:
         return _read(self.tokenizer, text, end=True)
 
-    def layers(self, readings: Sequence[Reading]) -> list[Tensor]:
+    def past(self, reading: Reading) -> None:
+        return None
+
+    def layers(self, readings: Sequence[Reading], past: Past | None = None) -> list[Tensor]:
         source, lengths = padded([one.ids for one in readings])
         x = self.model.source(source.to(self.model.output.device))
         return _ended([x, *self.model.encoder.layers(x, mask=padding(lengths))])
@@ -137,7 +141,7 @@ class RegardStack:
             return []
         return [str(i) for i in range(self.model.output.out_features)]
 
-    def predict(self, ids: Tensor, position: int | None = None) -> Tensor:
+    def predict(self, ids: Tensor, position: int | None = None, past: Past | None = None) -> Tensor:
         """The logits of the classes, or of the token after a position."""
         found: Tensor = self.model(ids)
         return found if position is None else found[:, position]
@@ -151,7 +155,10 @@ class RegardStack:
     def read(self, text: str) -> Reading:
         return _read(self.tokenizer, text, start=self.writes)
 
-    def layers(self, readings: Sequence[Reading]) -> list[Tensor]:
+    def past(self, reading: Reading) -> None:
+        return None
+
+    def layers(self, readings: Sequence[Reading], past: Past | None = None) -> list[Tensor]:
         ids, lengths = padded([one.ids for one in readings])
         ids = ids.to(self.table().device)
         if isinstance(self.model, Classifier):

@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.errors import OptionError, RegardError
 from regard.lens.adapters.adapter import BEAM, Reading, no_translator, of_these, or_named
+from regard.lens.adapters.past import Past
 from regard.text import padded
 from regard.text.words import Words, spelled
 
@@ -62,13 +63,21 @@ class TransformersModel:
         """The numbers that stand for no text."""
         return self._apart
 
-    def predict(self, ids: Tensor, position: int | None = None) -> Tensor:
+    def past(self, reading: Reading) -> Past | None:
+        if self.kind != "causal" or not self._keeps_logits:
+            return None
+        return Past.of(self.model, torch.tensor([reading.ids], device=self.device))
+
+    def predict(self, ids: Tensor, position: int | None = None, past: Past | None = None) -> Tensor:
         """The logits of a model with a single stack: of the classes, or at a position."""
         inputs: dict[str, Any] = {"input_ids": ids}
         if self._masks:
             inputs["attention_mask"] = torch.ones_like(ids)
         if self.kind == "causal":
             inputs["use_cache"] = False
+        if past is not None and position is not None:
+            inputs |= {"input_ids": ids[:, past.length :], **past.inputs(len(ids))}
+            position -= past.length
         if self._keeps_logits and position is not None:
             inputs["logits_to_keep"] = torch.tensor([position], device=ids.device)
             position = 0  # of the one that is kept
@@ -162,7 +171,7 @@ class TransformersModel:
             ),
         )
 
-    def layers(self, readings: Sequence[Reading]) -> list[Tensor]:
+    def layers(self, readings: Sequence[Reading], past: Past | None = None) -> list[Tensor]:
         ids, lengths = padded([one.ids for one in readings])
         if not self._masks and len(set(lengths.tolist())) > 1:
             alone = [self.layers([one]) for one in readings]
@@ -176,6 +185,11 @@ class TransformersModel:
         }
         if not self.model.config.is_encoder_decoder and self.writes:
             inputs["use_cache"] = False
+        if self._keeps_logits:
+            inputs["logits_to_keep"] = 1
+        if past is not None:
+            behind = inputs["input_ids"][:, past.length :]
+            inputs |= {"input_ids": behind, **past.inputs(len(readings))}
         found = self._run(inputs)
         if self.writes and not self.translates:
             # Some have more between the last vectors and the logits than one matrix.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import index
-from typing import SupportsIndex
+from typing import SupportsIndex, cast
 
 import numpy as np
 import torch
@@ -56,6 +56,16 @@ class Cut:
             object.__setattr__(self, name, None if value is None else _numbers(value, name))
         if (self.query is None) is not (self.key is None):
             raise OptionError("cut: a link needs both a query and a key, two positions")
+
+    @property
+    def first(self) -> int:
+        """The first position whose links are cut; 0 for whole heads."""
+        return min(cast(tuple[int, ...], self.query or (0,)))
+
+    def behind(self, tokens: int) -> Cut:
+        """The same cut in a call that has no queries for so many first tokens."""
+        query = cast(tuple[int, ...] | None, self.query)
+        return replace(self, query=None if query is None else [i - tokens for i in query])
 
 
 def _numbers(value: Numbers, name: str) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -261,11 +261,7 @@ class Prediction(ABC):
 
 def in_rows(cuts: Sequence[Sequence[Cut]]) -> list[Cut]:
     """Sets of links, each to be cut in a row of its own."""
-    return [
-        Cut(one.query, one.key, one.layer, one.heads, row, one.kind)
-        for row, links in enumerate(cuts)
-        for one in links
-    ]
+    return [replace(one, row=row) for row, links in enumerate(cuts) for one in links]
 
 
 @contextmanager

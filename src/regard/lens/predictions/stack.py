@@ -13,7 +13,9 @@ from torch.nn import functional as F
 
 from regard.errors import OptionError
 from regard.lens.adapters import ModelAdapter, Reading, StackAdapter
-from regard.lens.predictions.prediction import Axis, Prediction
+from regard.lens.adapters.past import Past
+from regard.lens.capture import Cut, cut
+from regard.lens.predictions.prediction import Axis, Prediction, in_rows
 from regard.text.words import Words
 
 PROBES = 16
@@ -74,6 +76,29 @@ class TokenPrediction(StackPrediction):
 
     def logits(self, rows: int = 1) -> Float[Tensor, "rows choices"]:
         return self.adapter.predict(self.rows(rows), self.row)
+
+    @cached_property
+    def _past(self) -> Past | None:
+        return self.adapter.past(Reading(self.ids, self.words))
+
+    def cut_logits(self, cuts: Sequence[Sequence[Cut]]) -> Float[Tensor, "n choices"]:
+        """Those of the predicting row itself by themselves: all else stays as it was."""
+        alone = [i for i, links in enumerate(cuts) if all(x.query == (self.row,) for x in links)]
+        if not alone or len(alone) == len(cuts):
+            return super().cut_logits(cuts)
+        others = [i for i in range(len(cuts)) if i not in alone]
+        of_others = super().cut_logits([cuts[i] for i in others])
+        found = torch.cat([super().cut_logits([cuts[i] for i in alone]), of_others])
+        return found[torch.tensor([*alone, *others]).argsort()]
+
+    def logits_without(self, cuts: Sequence[Sequence[Cut]]) -> Float[Tensor, "rows choices"]:
+        """Only from the first token on whose links are cut."""
+        first = min((one.first for links in cuts for one in links), default=0)
+        if not first or self._past is None:
+            return super().logits_without(cuts)
+        past = self._past.before(first)
+        with cut(self.model, [one.behind(first) for one in in_rows(cuts)]):
+            return self.adapter.predict(self.rows(len(cuts)), self.row, past)
 
     @cached_property
     def _axes(self) -> tuple[Axis, Axis]:

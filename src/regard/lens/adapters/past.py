@@ -1,0 +1,44 @@
+"""The past of a text in a causal model: what its first tokens are does not depend on the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Past:
+    """The keys and values of the first tokens of a text in each layer, ``(1, g, n, d)``."""
+
+    layers: tuple[tuple[Tensor, Tensor], ...]
+    length: int
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, model: Any, ids: Tensor) -> Past | None:
+        """What a causal model of transformers keeps of a text ``(1, n)``; None if it keeps less."""
+        from transformers.cache_utils import DynamicCache, DynamicLayer
+
+        found = model(input_ids=ids, use_cache=True, logits_to_keep=1)
+        cache = getattr(found, "past_key_values", None)
+        layers: list[Any] = getattr(cache, "layers", [])
+        if type(cache) is not DynamicCache or {type(x) for x in layers} != {DynamicLayer}:
+            return None
+        return cls(tuple((x.keys, x.values) for x in layers), ids.shape[1])
+
+    def before(self, position: int) -> Past:
+        """That of the tokens before a position."""
+        kept = tuple((k[:, :, :position], v[:, :, :position]) for k, v in self.layers)
+        return Past(kept, position)
+
+    def inputs(self, rows: int) -> dict[str, Any]:
+        """The arguments that make a model continue so many equal rows."""
+        from transformers.cache_utils import DynamicCache
+
+        cache = DynamicCache()
+        for layer, (k, v) in enumerate(self.layers):
+            cache.update(k.expand(rows, -1, -1, -1), v.expand(rows, -1, -1, -1), layer)
+        return {"past_key_values": cache, "use_cache": True}
