@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional as F
 
 from regard import OptionError
@@ -55,6 +56,17 @@ def test_calls_keep_their_own_gradients() -> None:
     torch.testing.assert_close(other.output_gradient, 3 * one.output_gradient)
     joined = seen[""].output_gradient
     assert torch.equal(joined, torch.cat([one.output_gradient, other.output_gradient], 2))
+
+
+def test_the_backward_pass_lets_go_of_activations() -> None:
+    model = nn.Sequential(Attention(), nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, 1))
+    freed: list[StorageWeakRef] = []
+    model[2].register_forward_hook(
+        lambda module, args, output: freed.append(StorageWeakRef(output.untyped_storage()))
+    )
+    with watch(model, gradients=True):
+        model(torch.randn(B, N, WIDTH)).sum().backward()
+        assert freed[0].expired()
 
 
 def test_regards_own_model() -> None:

@@ -87,9 +87,8 @@ class _State:
         self.parameters: set[int] = set()
         self.known: set[int] = set()
 
-    def note_unread(self) -> None:
+    def note_unread(self, module: nn.Module | None) -> None:
         """Note the module that is running, until it completes a call."""
-        module = _innermost(running())
         if module is not None:
             self.unread.setdefault(id(module), module)
 
@@ -162,9 +161,11 @@ class WrittenOut:
             mixed.sole = False
             state.chains[result] = mixed
         elif func is not _aten.mm.default or not self._has_parameter(session, state, a, b):
-            state.chains[result] = Chain(a, b.mT)
-            if not _single(a, -1) and not _single(result, -1):
-                state.note_unread()
+            module = _innermost(running())
+            if module is not None:  # in a backward pass, whose results live long, none runs
+                state.chains[result] = Chain(a, b.mT)
+                if not _single(a, -1) and not _single(result, -1):
+                    state.note_unread(module)
         return result
 
     def softmax(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
@@ -175,7 +176,7 @@ class WrittenOut:
         last = x.dim() >= 2 and dim in (-1, x.dim() - 1) and x.numel() > 0
         if chain is None or chain.weights is not None or not last:
             if x.dim() > 2 and not _single(x, dim):
-                state.note_unread()
+                state.note_unread(_innermost(running()))
             return func(*args, **kwargs)
         place = session.place(chain.q, chain.k, None)
         if place is None:
