@@ -1,10 +1,12 @@
 """`attend` and `look` beside what torch offers: ``python benchmarks/operation.py [part …]``.
 
-Parts: shapes, layers, window, look, memory, flex, alone. Ratios have both sides in the same run.
+Parts: shapes, layers, window, look, memory, flex, models, busy, alone. Ratios have both sides in
+the same run.
 """
 
 from __future__ import annotations
 
+import statistics
 import subprocess
 import sys
 import time
@@ -258,6 +260,54 @@ def flex() -> None:
     print(f"|---|---|---|---|\n| forwards | {theirs:.4f} | {ours:.4f} | {theirs / ours:.2f} |")
 
 
+def models() -> None:
+    """Whole models of transformers, with attention by regard and by torch."""
+    import transformers
+
+    import regard.hf  # noqa: F401
+
+    bert = transformers.BertConfig(
+        hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072
+    )
+    llama = transformers.LlamaConfig(
+        hidden_size=1024, num_hidden_layers=8, num_attention_heads=16, num_key_value_heads=4,
+        intermediate_size=2816, vocab_size=8000,
+    )  # fmt: skip
+    print("\n| model | sdpa, s | regard, s | times as fast |\n|---|---|---|---|")
+    for name, kind, config, shape in (
+        ("BERT 12 × 768, 8 × 128 tokens", transformers.BertModel, bert, (8, 128)),
+        ("Llama 8 × 1,024, 512 tokens", transformers.LlamaModel, llama, (1, 512)),
+    ):
+        ids = torch.randint(10, 8000, shape)
+        sides = []
+        for attention in ("sdpa", "regard"):
+            torch.manual_seed(0)
+            model = kind._from_config(config, attn_implementation=attention).eval()
+            sides.append(partial(model, input_ids=ids))
+        with torch.no_grad():
+            theirs, ours = side_by_side(sides, rounds=7)
+        print(f"| {name} | {theirs:.3f} | {ours:.3f} | {theirs / ours:.2f} |")
+
+
+def busy() -> None:
+    """Medians while another process keeps one core busy."""
+    print("\n| shape, one core busy | torch, ms | regard, ms | times as fast |\n|---|---|---|---|")
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        for case in (Case(64, 8, 20, 64), Case(16, 8, 128, 64)):
+            q, k, v = (torch.randn(case.b, case.h, case.n, case.d) for _ in range(3))
+            took: dict[Callable[..., Any], list[float]] = {sdpa: [], attend: []}
+            for _ in range(200):
+                for way, found in took.items():
+                    start = time.perf_counter()
+                    way(q, k, v)
+                    found.append(time.perf_counter() - start)
+            theirs, ours = (statistics.median(found) * 1e3 for found in took.values())
+            print(f"| {case} | {theirs:.3f} | {ours:.3f} | {theirs / ours:.2f} |")
+    finally:
+        other.kill()
+
+
 def alone() -> None:
     """The same by the processor time of one thread, which other programs hardly disturb."""
     timing.clock = time.thread_time
@@ -276,6 +326,8 @@ PARTS = {
     "look": looking,
     "memory": memory,
     "flex": flex,
+    "models": models,
+    "busy": busy,
     "alone": alone,
 }
 
