@@ -201,9 +201,10 @@ static void attend_block(
             }
             float keep[LANES], *scores = block.scores + from - base;
             bool fresh = base <= seen.begin; /* nothing is summed up yet */
-            (statistics  ? soften<false, true>
-             : of.plain() && !of.below ? soften<true, false>
-                                       : soften<false, false>)(
+            bool plain = of.plain() && !of.below;
+            (statistics ? plain ? soften<true, true> : soften<false, true>
+             : plain    ? soften<true, false>
+                        : soften<false, false>)(
                 of, block, t, from, to, scores, keep, statistics);
             if (statistics)
                 continue;

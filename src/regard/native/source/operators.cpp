@@ -26,11 +26,14 @@ template <typename Task> void share_out(int64_t tasks, int64_t threads, const Ta
             task(i, 0);
         return;
     }
-    std::atomic<int64_t> next(0); /* whichever thread is free takes the next one */
+    /* Whichever thread is free takes the next few, which lie side by side in memory. */
+    int64_t few = std::max<int64_t>(1, tasks / (threads * 16));
+    std::atomic<int64_t> next(0);
     torch::stable::parallel_for(0, threads, 1, [&](int64_t begin, int64_t end) {
         for (int64_t thread = begin; thread < end; thread++)
-            for (int64_t i; (i = next++) < tasks;)
-                task(i, thread);
+            for (int64_t first; (first = next.fetch_add(few)) < tasks;)
+                for (int64_t i = first; i < std::min(first + few, tasks); i++)
+                    task(i, thread);
     });
 }
 
