@@ -12,25 +12,30 @@ SOURCE = Path(__file__).parent.parent / "src" / "regard"
 MAY_IMPORT = {
     "errors": set(),
     "files": {"errors"},
+    "lazy": set(),
     "memory": set(),
+    "models": set(),
     "native": set(),
     "attention": {"errors", "files", "native"},
     "hf": {"attention"},
-    "nn": {"errors", "files", "native", "attention"},
-    "text": {"errors", "files", "attention"},
+    "nn": {"errors", "files", "lazy", "native", "attention"},
+    "text": {"errors", "files", "lazy", "attention"},
     "vectors": {"errors", "files", "attention"},
     "view": {"errors", "files", "attention"},
     "course": {"errors", "view"},
-    "translate": {"errors", "files", "memory", "native", "attention", "nn", "text"},
+    "translate": {
+        "errors", "files", "lazy", "memory", "models", "native", "attention", "nn", "text",
+    },
     "lens": {
-        "errors", "files", "memory", "attention", "nn", "text", "vectors", "view", "translate",
+        "errors", "files", "memory", "models", "attention", "nn", "text", "vectors", "view",
+        "translate",
     },
     "serve": {
         "errors", "files", "attention", "nn", "text", "vectors", "view", "translate", "lens",
     },
     "cli": {
-        "errors", "files", "memory", "attention", "nn", "text", "vectors", "view", "translate",
-        "lens", "serve",
+        "errors", "files", "memory", "models", "attention", "nn", "text", "vectors", "view",
+        "translate", "lens", "serve",
     },
     "__main__": {"cli"},
 }  # fmt: skip

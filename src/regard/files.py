@@ -12,6 +12,17 @@ from regard.errors import FileError, OptionError
 
 
 def write_text(path: str | Path, forms: Mapping[str, Callable[[], str]], caller: str) -> None:
+    """Write the text that the path's ending asks for, as UTF-8; see `write_bytes`."""
+
+    def encoded(form: Callable[[], str]) -> Callable[[], bytes]:
+        return lambda: form().encode()
+
+    write_bytes(path, {ending: encoded(form) for ending, form in forms.items()}, caller)
+
+
+def write_bytes(
+    path: str | os.PathLike[str], forms: Mapping[str, Callable[[], bytes]], caller: str
+) -> None:
     """Write the form that the path's ending asks for: beside the file, then renamed onto it."""
     target = Path(path)
     form = forms.get(target.suffix.lower())
@@ -20,24 +31,25 @@ def write_text(path: str | Path, forms: Mapping[str, Callable[[], str]], caller:
             f"{caller}: {target} ends in {target.suffix or 'nothing'!r}, "
             f"expected {' or '.join(forms)}"
         )
-    text = form()
+    try:
+        content = form()
+    except UnicodeEncodeError:
+        raise FileError(
+            f"{caller}: cannot write {target}: the text has characters that are not Unicode"
+        ) from None
     try:
         handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
         raise FileError(f"{caller}: cannot write {target}: {why(error)}") from None
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
         make_usual(beside)
         os.replace(beside, target)
     except BaseException as error:
         os.unlink(beside)
         if isinstance(error, OSError):
             raise FileError(f"{caller}: cannot write {target}: {why(error)}") from None
-        if isinstance(error, UnicodeEncodeError):
-            raise FileError(
-                f"{caller}: cannot write {target}: the text has characters that are not Unicode"
-            ) from None
         raise
 
 

@@ -170,7 +170,7 @@ def test_compare(run: Run) -> None:
         (["explain", "--file=none.txt"], FileError, "none.txt"),
         (["explain", TEXT, "--word=it", "--json", "--top=3"], OptionError, "--top does not go wit"),
         (["explain", "--jsonl=a.jsonl", "--html=x.html"], OptionError, "--html does not go with"),
-        (["explain", TEXT, "--word=it", "--svg=x.png"], OptionError, "expected .svg"),
+        (["explain", TEXT, "--word=it", "--svg=x.png"], OptionError, "that ends in .svg"),
         (["explain", "--jsonl=other.jsonl"], FileError, "other.jsonl: line 1: the text has no wor"),
         (["explain", "--jsonl=bad.jsonl"], FileError, "line 1 is not a JSON object"),
         (["explain", "--jsonl=wordless.jsonl"], FileError, "line 1 has no word"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from importlib import metadata
 
@@ -14,3 +15,11 @@ def test_the_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     monkeypatch.setattr(sys, "argv", ["regard", "--version"])
     main()
     assert capsys.readouterr() == (f"regard {metadata.version('regard')}\n", "")
+
+
+def test_help_needs_no_torch() -> None:
+    code = (
+        "import sys; from regard.cli.program import VERBS, program; program(VERBS); "
+        "sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

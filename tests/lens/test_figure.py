@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def test_the_figure_tells_the_finding(tired: Why) -> None:
     still = texts(figure.picture(word="it", cut=True).svg())[0]
     assert still == "Without it it still writes es, at 79\xa0% instead of 92\xa0%."
     assert tired._repr_html_() == figure._repr_html_()
-    assert str(figure).startswith("When it writes “es”, it looks back at “animal”.\n")
+    assert str(figure).startswith("Why “es”?  pocket-en-de\n")
     assert len(repr(figure)) < 80
 
 
@@ -73,7 +74,7 @@ def test_see_and_save(tmp_path: Path) -> None:
     for name in ("it.svg", "it.html"):
         figure.save(tmp_path / name)
         assert (tmp_path / name).stat().st_size < 1_000_000
-    with pytest.raises(regard.OptionError, match=r"\.svg, \.png, \.pdf or \.txt"):
+    with pytest.raises(regard.OptionError, match=r"\.svg or \.png or \.pdf or \.txt"):
         figure.save(tmp_path / "it.gif")
     with pytest.raises(regard.WordError, match="no input word is 'cat'; there are The, animal"):
         figure.picture(word="cat")
@@ -114,3 +115,25 @@ def test_an_encoder_shows_how_far_a_vector_moves(bert: Any, word_piece: Any) -> 
     cut = texts(figure.picture(word="animal", cut=True).svg())
     assert cut[0].startswith("Without animal its vector keeps a cosine of ")
     assert "cosine" in cut
+
+
+def test_of_a_long_text_the_words_that_seem_to_matter_are_cut(
+    bert: Any, word_piece: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=word_piece)
+    lens = Lens(bert(), fast)
+    every = lens.why("the animal was too tired", "tired")
+    monkeypatch.setattr("regard.lens.verification.WORDS", 3)
+    some = lens.why("the animal was too tired", "tired")
+    measured = [i for i, one in enumerate(some.words) if one.measured]
+    assert len(measured) == 3
+    assert some.words.index(some.looked_at) in measured
+    assert all(one.measured for one in every.words)
+    for i, one in enumerate(some.words):
+        lost = every.words[i].matters if i in measured else 0.0
+        assert one.matters == pytest.approx(lost, abs=1e-5)
+    assert some.note.endswith("the links to the 3 with the largest estimated effect were cut, "
+                              "one at a time.")  # fmt: skip
+    measures = lens.measures("the animal was too tired", "tired")
+    assert sum(not math.isnan(x) for x in measures.methods[0].scores) <= 3

@@ -10,8 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from regard.errors import FileError, OptionError
+from regard.models import BUNDLED, POCKET
 from regard.nn import Transformer, TransformerConfig
-from regard.translate.model_files import BUNDLED, POCKET, load_model, save_model
+from regard.translate.model_files import load_model, save_model
 
 CONFIG = TransformerConfig(
     vocabulary=23, width=12, encoder_depth=2, decoder_depth=1, heads=3, feed_forward=20

@@ -10,9 +10,10 @@ import torch
 
 from regard.errors import FileError
 from regard.lens import Lens
+from regard.models import BUNDLED, POCKET
 from regard.text.grammar import generate, judge
 from regard.translate import Translator
-from regard.translate.model_files import BUNDLED, POCKET, bundled
+from regard.translate.model_files import bundled
 
 if not (BUNDLED / POCKET).is_dir():
     pytest.skip("the model is not in this tree", allow_module_level=True)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import regard
-from regard.view import Compared, Explained, Layer, Method, Side, Sparsity, Text, View, payload
+from regard.view import Compared, Explained, Layer, Method, Side, Sparsity, Text, View
 from regard.view import page as pages
 
 Opened = Callable[..., Any]
@@ -234,7 +234,7 @@ def test_all_measures_have_the_scores(shown: Any, view: View) -> None:
     head = shown.locator(".measures thead").inner_text()
     for told in ("0.41", "−0.20", "0.55"):
         assert f"agrees with cutting {told}" in head
-    assert shown.locator(".panel p").first.inner_text() == "What each word is worth to it:"
+    assert shown.locator(".panel p").first.inner_text() == "What “it” depends on"
 
 
 def test_layer_by_layer(shown: Any, view: View) -> None:
@@ -250,7 +250,7 @@ def test_two_sentences_are_compared(shown: Any, opened: Opened, samples: Any) ->
     assert shown.locator(".pair .sentence b").all_inner_texts() == ["bat", "bat"]
     assert shown.locator(".chart .value").all_text_contents() == ["1.00", "0.90", "0.60", "0.44"]
     assert "Fledermaus" in shown.locator(".pair .other").inner_text()
-    assert shown.locator(".pair .one .figure").all_inner_texts() == ["0.41", "0.22", "0.71"]
+    assert shown.locator(".pair .one .number").all_inner_texts() == ["0.41", "0.22", "0.71"]
     alone = opened(View(compared=samples.compared()).html())
     assert alone.locator("h1").inner_text() == "bat in two sentences"
     assert alone.locator(".panel .lead").inner_text() == "They part after layer 1."
@@ -383,7 +383,7 @@ def test_long_texts_open_quickly(
     layers = [Layer(f"layer {i}", "self", "t", "t", look) for i in range(6)]
     assert Sparsity().links(layers) == most
     # One layer is computed, and stands in the file six times: the size is that of six.
-    made = payload.build({"t": text}, layers[:1], sparsity=Sparsity(most, 0.0))
+    made = View({"t": text}, layers[:1], sparsity=Sparsity(most, 0.0)).payload([])
     made["layers"] = [{**made["layers"][0], "name": layer.name} for layer in layers]
     made["steps"] *= 6
     document = pages.page(made, "")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.errors import OptionError, ShapeError
+from regard.errors import FileError, OptionError, ShapeError
 from regard.view import Picture, arrows, bars, heatmap, lines, links
 from regard.view._colour import PALETTE, contrast, ink_on, legible, luminance, ramp
 from regard.view._svg import PAPER, escape, label, text_width
@@ -258,31 +258,25 @@ def test_save_leaves_the_old_file_when_it_fails(
 ) -> None:
     path = tmp_path / "a.svg"
     path.write_text("old")
-    before: list[tuple[str, bytes]] = []
 
-    def fail(self: Path, target: Path) -> None:
-        before.append((target.read_text(), self.read_bytes()))
+    def fail(source: str, target: Path) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(Path, "replace", fail)
-    picture = bars({"a": 1})
-    with pytest.raises(OSError, match="disk full"):
-        picture.save(path)
-    assert before == [("old", picture.svg().encode() + b"\n")]  # all was written beside it first
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises(FileError, match=r"save: cannot write .*: disk full"):
+        bars({"a": 1}).save(path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_save_says_what_is_wrong_with_the_path(tmp_path: Path) -> None:
     picture = bars({"a": 1})
-    with pytest.raises(
-        OptionError, match=r"save: path expected to end in \.svg, \.png or \.pdf, got 'a\.gif'"
-    ):
+    with pytest.raises(OptionError, match=r"save: .*a\.gif ends in '\.gif', expected \.svg or"):
         picture.save(tmp_path / "a.gif")
-    with pytest.raises(OptionError, match=r"save: path expected in a folder that exists, .* first"):
+    with pytest.raises(FileError, match=r"save: cannot write .*: No such file or directory"):
         picture.save(tmp_path / "none" / "a.svg")
     (tmp_path / "folder.svg").mkdir()
-    with pytest.raises(OptionError, match="save: path expected a file, got the folder"):
+    with pytest.raises(FileError, match="save: cannot write"):
         picture.save(tmp_path / "folder.svg")
     assert [path.name for path in tmp_path.iterdir()] == ["folder.svg"]
 

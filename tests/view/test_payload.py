@@ -155,7 +155,7 @@ def test_512_words_of_six_layers_and_twelve_heads_are_under_6_mb(samples: Any) -
     layers = [Layer(f"layer {i}", "self", "t", "t", look) for i in range(6)]
     assert Sparsity().links(layers) == 16
     assert Sparsity().links(layers, beside=14_000_000) == 5  # what an explanation takes, links give
-    made = payload.build({"t": text}, layers[:1], sparsity=Sparsity(16, 0.0))
+    made = View({"t": text}, layers[:1], sparsity=Sparsity(16, 0.0)).payload([])
     made["layers"] *= 6
     document = page.page(made, "")
     assert 2_000_000 < len(document.encode()) < 6_000_000

@@ -14,29 +14,16 @@ import pytest
 from regard.view import View, page
 
 STATIC = Path(str(files("regard.view") / "static"))
-TOP_LEVEL = re.compile(
-    r"^(?:export )?(?:async )?(?:function|class|const|let)\s+(?:\[([^\]]+)\]|(\w+))", re.MULTILINE
-)
 FORBIDDEN = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|DOMParser|"
     r"srcdoc|setHTML|localStorage|sessionStorage|document\.cookie"
 )
 
 
-def test_every_module_is_part_of_the_page() -> None:
-    assert set(page.modules()) == {path.name for path in STATIC.glob("*.js")}
-    assert page.modules()[-1] == "page.js"
-
-
-def test_no_two_modules_share_a_name() -> None:
-    """They are joined to one, so that a name given twice would break the page."""
-    owners: dict[str, str] = {}
-    for name in page.modules():
-        for several, single in TOP_LEVEL.findall(page.source(name)):
-            for each in (several or single).split(","):
-                assert owners.setdefault(each.strip(), name) == name, each
-    assert owners["show"] == "page.js"
-    assert owners["HIGH"] == "compare.js"
+def test_every_part_is_there_and_the_one_that_starts_is_last() -> None:
+    code = page.script()
+    assert all(path.read_text("utf-8") in code for path in STATIC.glob("*.js"))
+    assert code.endswith(page.source("page.js"))
 
 
 def test_text_never_becomes_markup_and_nothing_is_kept() -> None:

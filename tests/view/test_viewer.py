@@ -63,8 +63,8 @@ def test_text_of_the_head_view_has_the_weights(view: View) -> None:
 def test_text_of_the_head_view_of_all_words(view: View) -> None:
     told = view.text("head", layer="cross 1", heads=0).split("\n")
     exact = by_words(view.layers[3], view.texts["target"], view.texts["source"])[0]
-    for line, row in zip(told[1:], exact, strict=True):
-        assert numbers(line) == pytest.approx(sorted(row[row > 0.02], reverse=True)[:4], abs=6e-4)
+    for line, row in zip(told[2:], exact, strict=True):
+        assert numbers(line) == pytest.approx(row.tolist(), abs=6e-4)
 
 
 def test_text_of_the_matrix_has_the_weights(view: View) -> None:
@@ -73,7 +73,7 @@ def test_text_of_the_matrix_has_the_weights(view: View) -> None:
     found = [numbers(line) for line in lines[2:]]
     np.testing.assert_allclose(found, exact, atol=6e-4)
     tokens = view.text("matrix", layer=1, heads=2, tokens=True)
-    assert tokens.split("\n")[-1] == "14 × 14"
+    assert len(tokens.split("\n")) == 16
 
 
 def test_text_of_the_overview_has_the_entropies(view: View) -> None:
@@ -88,17 +88,18 @@ def test_text_of_explain_and_compare(view: View) -> None:
     told = view.text("explain")
     assert str(view) == told
     lines = told.split("\n")
-    assert lines[0] == "why it?"
+    assert lines[0] == "What “it” depends on"
     assert lines[1].split() == ["attention", "norm", "rollout", "knockout"]
     assert view.explained is not None
     found = np.array([[float(x.strip("*").replace("−", "-")) for x in line.split()[1:]]
                       for line in lines[2:13]])  # fmt: skip
     for column, method in zip(found.T, view.explained.methods, strict=True):
         np.testing.assert_allclose(column, np.asarray(method.scores), atol=5.1e-3)
-    assert lines[13].split() == ["agreement", "0.41", "−0.20", "0.55"]
-    assert lines[14] == "Cutting it changes most."
+    assert [line.split(":")[0] for line in lines[13:17]] == lines[1].split()
+    assert lines[14].endswith("agrees with cutting −0.20")
+    assert lines[17] == "Cutting it changes most."
     compared = view.text("compare")
-    for piece in ("with the [bat]", "pulled by ball 0.41", "Fledermaus", "  3  0.44  ███████████"):
+    for piece in ("with the [bat]", "pulled by\nball  0.410", "Fledermaus", "3  0.440  █████████"):
         assert piece in compared
 
 
@@ -133,12 +134,9 @@ def test_pictures_have_the_numbers(view: View) -> None:
     exact = by_words(view.layers[0], view.texts["source"], view.texts["source"])[2, 7]
     assert shown == pytest.approx(exact[exact > 0.02].tolist(), abs=6e-3)
     root = ET.fromstring(view.svg("overview"))
-    maps = [e for e in root.iter() if e.get("class") == "map"]
-    assert len(maps) == 16
-    bars = [float(e.get("width", "0")) / 44 for e in root.iter() if e.get("class") == "entropy"]
+    told = [float(e.text or "") for e in root.iter() if e.get("class") == "value"]
     shares = [layer.look.entropy()[0].mean(-1) / np.log(layer.sizes[1]) for layer in view.layers]
-    entropy = torch.cat(shares).tolist()
-    assert bars == pytest.approx(entropy, abs=1e-3)
+    assert told == pytest.approx(torch.cat(shares).tolist(), abs=6e-3)
 
 
 def test_pictures_name_the_heads_that_they_show(view: View) -> None:
@@ -192,8 +190,8 @@ def test_long_texts_as_pictures_and_text(samples: Any) -> None:
     root = ET.fromstring(view.svg("head", word="w3", heads=0))
     assert len([e for e in root.iter() if e.get("class") == "right"]) == 40
     assert "300 × 300 words" in view.svg("matrix")
-    assert view.text("matrix").endswith("300 × 300, each block the mean of 8 × 8")
-    assert view.text("head").endswith("… and 240 more")
+    assert view.text("matrix").endswith("300 × 300 words, each cell the mean of 19 × 19")
+    assert view.text("head", word="w3", threshold=0).endswith("The 24 foremost of 300 words.")
 
 
 def test_pooling_is_the_mean_of_blocks(samples: Any) -> None:
@@ -211,7 +209,7 @@ def test_save_by_ending(view: View, tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text("utf-8") == view.text("overview") + "\n"
     assert (tmp_path / "a.svg").read_text("utf-8") == view.svg("overview") + "\n"
     assert (tmp_path / "a.html").read_text("utf-8") == view.html()
-    with pytest.raises(OptionError, match=r"save: path expected to end in \.html.* got 'a\.doc'"):
+    with pytest.raises(OptionError, match=r"save: .*a\.doc ends in '\.doc', expected \.html or"):
         view.save(tmp_path / "a.doc")
 
 
@@ -253,10 +251,10 @@ def test_weights_that_are_none() -> None:
 
 def test_a_view_of_a_comparison_alone(samples: Any) -> None:
     view = View({}, compared=samples.compared())
-    assert str(view).startswith("They part after layer 1.\n1. He hit")
+    assert str(view).startswith("They part after layer 1.\nHe hit")
     assert view.payload()["layers"] == []
     assert "<title>bat</title>" in view.html()
-    with pytest.raises(OptionError, match="picture: expected a view with layers, got none"):
+    with pytest.raises(OptionError, match=r'picture: "head" expected View\(…, layers=…\)'):
         view.picture("head")
 
 
@@ -305,7 +303,7 @@ def test_what_may_not_be_explained(samples: Any) -> None:
 
 
 def test_what_may_not_be_asked(view: View) -> None:
-    with pytest.raises(OptionError, match='text: "figure" expected a view of a finding'):
+    with pytest.raises(OptionError, match=r'text: "figure" expected View\(…, findings'):
         view.text("figure")
     with pytest.raises(
         OptionError, match=r"text: which expected figure, ribbon, head, .*, got 'heat'"
@@ -336,7 +334,7 @@ def test_what_is_not_known_is_a_dot(view: View) -> None:
     unsure = View(view.texts, view.layers, explained=replace(view.explained, methods=methods))
     row = next(line for line in unsure.text("explain").split("\n") if line.startswith("animal"))
     assert row.split()[-1] == "·"
-    assert unsure.payload()["explained"]["methods"][-1]["scores"][1] is None
+    assert unsure.payload()["explained"]["table"]["values"][1][-1] is None
     assert ">·<" in unsure.svg("explain")
     scores[:] = np.nan
     with pytest.raises(OptionError, match="at least one that is known"):

@@ -7,19 +7,19 @@ from typing import Annotated
 
 import typer
 
-from regard.lens import Lens
-from regard.translate.model_files import POCKET
+from regard.cli.options import Json, Model
+from regard.models import POCKET
 
 
 def compare(
     word: Annotated[str, typer.Argument(help="The word; bat#2 is the second bat.")],
     one: Annotated[str, typer.Argument(help="A text that has it.")],
     other: Annotated[str, typer.Argument(help="Another.")],
-    model: Annotated[
-        str, typer.Option(help="A bundled model, a folder, or hub:org/name.")
-    ] = POCKET,
-    json_: Annotated[bool, typer.Option("--json", help="Print every number as JSON.")] = False,
+    model: Model = POCKET,
+    json_: Json = False,
 ) -> None:
     """One word in two texts: its vectors layer by layer, their neighbours, and what pulled them."""
+    from regard.lens import Lens
+
     found = Lens.open(model).compare(word, one, other)
     print(json.dumps(found.to_data(), ensure_ascii=False) if json_ else found)

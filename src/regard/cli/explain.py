@@ -8,21 +8,20 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich.console import Console
 from rich.progress import Progress, track
 
-from regard.cli.volume import Ray, Workers, answer_all, refuse_alone
+from regard.cli.options import Json, Model, Out, Ray, Workers, check_endings, refuse_alone
 from regard.errors import FileError, OptionError, WordError
-from regard.lens import Explanation, Lens
-from regard.lens.corpus import Job
-from regard.lens.explanation import METHODS
-from regard.text import read_lines
-from regard.text.words import visible
-from regard.translate.model_files import POCKET
+from regard.models import POCKET
+
+if TYPE_CHECKING:
+    import torch
+
+    from regard.lens import Explanation, Lens
 
 BAR = 32
 """Characters of the longest bar."""
@@ -36,11 +35,9 @@ def explain(
         str | None,
         typer.Option(help="Which word looks, of the text or written; it#2 is the second it."),
     ] = None,
-    model: Annotated[
-        str, typer.Option(help="A bundled model, a folder, or hub:org/name.")
-    ] = POCKET,
+    model: Model = POCKET,
     method: Annotated[
-        str | None, typer.Option(help=f"Only this one: {', '.join(METHODS)}.")
+        str | None, typer.Option(help="Only this one: attention, norm, rollout or knockout.")
     ] = None,
     layer: Annotated[int | None, typer.Option(help="Only this layer, from 0.")] = None,
     head: Annotated[int | None, typer.Option(help="Only this head, from 0.")] = None,
@@ -55,35 +52,34 @@ def explain(
         Path | None,
         typer.Option(help="Many: JSON lines with text and word, or Parquet. Writes JSON lines."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="With --jsonl: a folder for the answers, as Parquet.")
-    ] = None,
+    out: Out = None,
     workers: Workers = None,
     ray: Ray = None,
     html: Annotated[Path | None, typer.Option(help="Write a page that needs nothing else.")] = None,
     svg: Annotated[Path | None, typer.Option(help="Write a picture.")] = None,
     png: Annotated[Path | None, typer.Option(help="Write a picture.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print every number as JSON.")] = False,
+    json_: Json = False,
 ) -> None:
     """What a word looks at, four ways; without --word, a summary of the whole text."""
     if sum(one is not None for one in (text, file, jsonl)) != 1:
         raise OptionError("explain: give a text, or --file FILE, or --jsonl FILE")
-    if method is not None and method not in METHODS:
-        raise OptionError(
-            f"explain: --method {method} is unknown, expected one of {', '.join(METHODS)}"
-        )
     if top is not None and top < 1:
         raise OptionError(f"explain: --top {top}, expected 1 or more")
     chosen = {"--method": method, "--layer": layer, "--head": head, "--top": top}
     pictures = {"--html": html, "--svg": svg, "--png": png}
     _refuse("--json", chosen if json_ else {})
     _refuse("--jsonl", {**chosen, **pictures} if jsonl is not None else {})
-    for option, path in pictures.items():
-        if path is not None and path.suffix.lower() != option.replace("--", "."):
-            raise OptionError(
-                f"explain: {option} {path} ends in {path.suffix or 'nothing'!r}, expected "
-                f"{option.replace('--', '.')}"
-            )
+    check_endings("explain", html=html, svg=svg, png=png)
+    from regard.cli.volume import answer_all
+    from regard.lens import Lens
+    from regard.lens.corpus import Job
+    from regard.lens.explanation import METHODS
+    from regard.text import read_lines
+
+    if method is not None and method not in METHODS:
+        raise OptionError(
+            f"explain: --method {method} is unknown, expected one of {', '.join(METHODS)}"
+        )
     if jsonl is not None and out is not None:
         answer_all(Job("explain", str(jsonl), str(out), model, word), workers, ray)
         return
@@ -156,6 +152,8 @@ def _many(lens: Lens, path: Path, word: str | None, tokens: bool) -> None:
 
 
 def _items(path: Path, word: str | None) -> Iterator[tuple[int, str, str | int]]:
+    from regard.text import read_lines
+
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
@@ -186,6 +184,8 @@ def _where(method: str, layer: int | None, head: int | None) -> str:
 
 def _bars(found: Explanation, values: torch.Tensor, top: int | None, title: str = "") -> str:
     """A bar for each name, or for the highest words; none where nothing was cut."""
+    from regard.text.words import visible
+
     numbers = values.tolist()
     heights = values.nan_to_num(0.0).tolist()
     shown = list(range(len(numbers)))

@@ -9,8 +9,6 @@ from typing import Annotated
 import typer
 
 from regard.errors import FileError, OptionError
-from regard.translate.export import export_ctranslate2
-from regard.translate.translator import Translator
 
 FORMATS = ("ctranslate2", "regard-int8")
 
@@ -26,6 +24,9 @@ def export(
     """Write a model for CTranslate2, or for regard in int8: a quarter of the size, and faster."""
     if to not in FORMATS:
         raise OptionError(f"export: --to {to} is unknown, expected {' or '.join(FORMATS)}")
+    from regard.translate.export import export_ctranslate2
+    from regard.translate.translator import Translator
+
     if to == "ctranslate2":
         export_ctranslate2(Translator.load(model), output, quantization=quantization or "float32")
         print(f"regard: wrote {output}; its README.md says how to use it", file=sys.stderr)

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from regard.errors import FileError
-from regard.text import read_lines
 
 SIZES = (16, 256, 4096)
 """How many lines a chunk has at most: the first few soon, later ones as many as go fast."""
@@ -46,6 +45,8 @@ def incoming(path: Path | None) -> Iterator[list[str]]:
 
 
 def _file(path: Path) -> Iterator[str]:
+    from regard.text import read_lines
+
     for number, line in enumerate(read_lines(path), 1):
         if len(line) > LONGEST:
             raise _too_long(str(path), number)

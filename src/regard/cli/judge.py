@@ -10,10 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from regard.errors import OptionError
-from regard.lens.judgement import ITEMS
-from regard.lens.judgement import judge as judged
-from regard.translate.model_files import POCKET
+from regard.cli.options import Json, Model, check_endings
+from regard.models import POCKET
 
 
 def judge(
@@ -23,11 +21,9 @@ def judge(
     methods: Annotated[
         str | None, typer.Option(help="Names of methods, with commas between. [all]")
     ] = None,
-    model: Annotated[
-        str, typer.Option(help="A bundled model, a folder, or hub:org/name.")
-    ] = POCKET,
-    most: Annotated[int, typer.Option(min=1, help="Items, at most.")] = ITEMS,
-    json_: Annotated[bool, typer.Option("--json", help="Print every number as JSON.")] = False,
+    model: Model = POCKET,
+    most: Annotated[int, typer.Option(min=1, help="Items, at most.")] = 100,
+    json_: Json = False,
     svg: Annotated[Path | None, typer.Option(help="Draw the curves to this file.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Write JSON to this file; start again to resume.")
@@ -39,8 +35,9 @@ def judge(
     when the word is hidden everywhere. deletion, insertion: the area of the curves when words are
     hidden or shown, highest score first. evidence: reciprocal rank of the word that decides.
     """
-    if svg is not None and svg.suffix.lower() != ".svg":
-        raise OptionError(f"judge: --svg {svg} does not end in .svg")
+    check_endings("judge", svg=svg)
+    from regard.lens.judgement import judge as judged
+
     names = None if methods is None else [one.strip() for one in methods.split(",") if one.strip()]
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:

@@ -98,6 +98,8 @@ def prepared() -> typer.Typer:
     if sys.argv[1:] in ([], ["-h"], ["--help"]):
         return _helping()
     asked = [verb for verb in VERBS if sys.argv[1:2] == [verb]]  # the others cost time to import
+    if asked not in ([], ["corpus"]) and not {"-h", "--help"} & set(sys.argv):
+        import_module("torch")  # which takes seconds, while Ctrl+C still ends the program at once
     return program(() if sys.argv[1:] == ["--version"] else asked or VERBS)
 
 

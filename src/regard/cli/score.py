@@ -16,11 +16,7 @@ from rich.progress import Progress
 
 from regard.cli.incoming import STDIN, incoming
 from regard.errors import FileError, OptionError
-from regard.memory import keep_freed_memory
-from regard.translate.contrastive import evaluate, read_items
-from regard.translate.model_files import POCKET
-from regard.translate.scoring import bleu, chrf
-from regard.translate.translator import Translator
+from regard.models import POCKET
 
 
 def score(
@@ -70,6 +66,10 @@ def _refuse(options: dict[str, object], relation: str) -> None:
 
 
 def _contrastive(path: Path, model: str, context: int, json_: bool) -> None:
+    from regard.memory import keep_freed_memory
+    from regard.translate.contrastive import evaluate, read_items
+    from regard.translate.translator import Translator
+
     piped = str(path) == "-"
     name = STDIN if piped else str(path)
     lines = (line for chunk in incoming(None if piped else path) for line in chunk)
@@ -93,6 +93,8 @@ def _closeness(
     reference: Path, hypothesis: Path | None, tokenize: str, lowercase: bool, json_: bool
 ) -> None:
     """Print BLEU and chrF."""
+    from regard.translate.scoring import bleu, chrf
+
     right = [line for chunk in incoming(reference) for line in chunk]
     if not any(map(str.strip, right)):
         raise FileError(f"{reference}: the file is empty")

@@ -6,14 +6,16 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 
+from regard.cli.options import Model
 from regard.errors import OptionError
-from regard.lens import Lens
-from regard.translate.model_files import POCKET
+from regard.models import POCKET
+
+if TYPE_CHECKING:
+    from regard.lens import Lens
 
 PORT = 8421
 SMALL = 20_000_000
@@ -23,9 +25,7 @@ FORKS = sys.platform == "linux"
 
 
 def serve(
-    model: Annotated[
-        str, typer.Option(help="A bundled model, a folder, or hub:org/name.")
-    ] = POCKET,
+    model: Model = POCKET,
     port: Annotated[int, typer.Option(help="0: any that is free.")] = PORT,
     host: Annotated[
         str, typer.Option(help="Where to listen; 127.0.0.1 is seen by this machine alone.")
@@ -72,6 +72,10 @@ def serve(
             f"serve: --workers {workers} and --threads {threads}, but each of several workers has "
             "one thread; give one of the two"
         )
+    import torch
+
+    from regard.lens import Lens
+
     limits = Limits(
         text=longest,
         tokens=tokens,
@@ -95,6 +99,8 @@ def serve(
 
 def _shared_out(lens: Lens, workers: int | None, threads: int | None) -> tuple[int, int]:
     """Workers, and threads of each: a second thread hardly helps a small model."""
+    import torch
+
     cores = torch.get_num_threads()
     small = sum(p.numel() for p in lens.model.parameters()) < SMALL
     if workers is None:

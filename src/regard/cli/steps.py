@@ -8,19 +8,19 @@ import re
 import sys
 import zlib
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 from rich.console import Console
 
-from regard.attention.masks import Mask, causal, window
-from regard.attention.walkthrough import Steps
-from regard.attention.walkthrough import steps as take_steps
-from regard.attention.worked import worked
-from regard.cli.matrices import read_matrices
+from regard.cli.options import Json
 from regard.errors import FileError, OptionError
-from regard.vectors import read_words
+
+if TYPE_CHECKING:
+    import torch
+
+    from regard.attention.masks import Mask
+    from regard.attention.walkthrough import Steps
 
 WIDTH, HEAD_WIDTH = 4, 3
 """Of the small vectors and weights that are made up where none are given."""
@@ -55,11 +55,15 @@ def steps(
     seed: Annotated[int, typer.Option(help="For vectors and weights that are made up.")] = 0,
     html: Annotated[Path | None, typer.Option(help="Write a page that needs nothing else.")] = None,
     latex: Annotated[Path | None, typer.Option(help="Write LaTeX for a lecture.")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print every number as JSON.")] = False,
+    json_: Json = False,
 ) -> None:
     """Self-attention in six steps, with every number: of one --word, or in matrix form."""
     if heads < 1:
         raise OptionError(f"steps: --heads {heads}, expected 1 or more")
+    from regard.attention.walkthrough import steps as take_steps
+    from regard.attention.worked import worked
+    from regard.cli.matrices import read_matrices
+
     mask = _mask(window_, causal_)
     if sum(source is not None for source in (sentence, matrix, example)) != 1:
         raise OptionError("steps: give a sentence, or --matrix FILE, or --example worked")
@@ -82,6 +86,8 @@ def steps(
 
 
 def _mask(width: int | None, only_before: bool) -> Mask | None:
+    from regard.attention.masks import causal, window
+
     mask: Mask | None = window(width) if width is not None else None
     if only_before:
         mask = causal if mask is None else causal & mask
@@ -98,6 +104,11 @@ def _of_sentence(
     seed: int,
 ) -> tuple[Steps, str]:
     """The steps of a sentence, and where its numbers come from."""
+    import torch
+
+    from regard.attention.walkthrough import steps as take_steps
+    from regard.vectors import read_words
+
     words = re.findall(r"\w+(?:['’]\w+)*|[^\w\s]", sentence)
     if not words:
         raise OptionError("steps: the sentence has no words")
@@ -128,6 +139,8 @@ def _of_sentence(
 
 def _made_up(what: str, size: int) -> torch.Tensor:
     """Numbers with one decimal between -1 and 1: the same for the same word and seed."""
+    import torch
+
     generator = torch.Generator().manual_seed(zlib.crc32(what.encode(errors="surrogateescape")))
     return torch.randint(-10, 11, (size,), generator=generator).double() / 10
 

@@ -10,18 +10,16 @@ import inspect
 import textwrap
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.errors import OptionError
 from regard.nn.config import PRESETS
-from regard.translate.config import SECTIONS, RunConfig, field_types, read_toml
-from regard.translate.defaults import CHOSEN, Options
-from regard.translate.progress import LOG, Progress, read_log
-from regard.translate.training import train as run
-from regard.translate.workers import Workers
-from regard.view import lines
+from regard.translate.config import CHOSEN, SECTIONS, RunConfig, field_types, read_toml
+
+if TYPE_CHECKING:
+    from regard.translate.defaults import Options
 
 AUTO = "[chosen from the corpus]"
 PANELS = {"data": "Data", "model": "Model", "training": "Training", "validation": "Validation"}
@@ -29,6 +27,10 @@ PANELS = {"data": "Data", "model": "Model", "training": "Training", "validation"
 
 def train(**given: Any) -> None:
     """Train a translation model; the same command again resumes where it was stopped."""
+    from regard.translate.progress import Progress
+    from regard.translate.training import train as run
+    from regard.translate.workers import Workers
+
     out: Path = given.pop("out")
     quiet = given.pop("quiet")
     with Workers.joined() as workers:
@@ -39,6 +41,8 @@ def train(**given: Any) -> None:
 
 def _asked(given: dict[str, Any]) -> Options:
     """What is asked for: options override the file, and the file the preset."""
+    from regard.translate.defaults import Options
+
     toml, preset = given.pop("config"), given.pop("preset")
     sections: dict[str, Any] = {}
     if toml is not None:
@@ -76,6 +80,9 @@ def _weights(given: list[str]) -> dict[str, float]:
 
 def _plot(folder: Path) -> None:
     """Loss and BLEU over the updates, beside the model."""
+    from regard.translate.progress import LOG, read_log
+    from regard.view import lines
+
     log = read_log(folder / LOG) if (folder / LOG).exists() else []
 
     def curve(kind: str, name: str) -> tuple[list[int], list[float]]:

@@ -10,16 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
 from regard.cli.incoming import incoming
 from regard.errors import FileError, OptionError
-from regard.memory import keep_freed_memory
-from regard.translate.model_files import POCKET
-from regard.translate.strategies import Beam, Sampling, Strategy
-from regard.translate.translator import BATCH, Translation, Translator
+from regard.models import POCKET
+
+if TYPE_CHECKING:
+    from regard.translate.strategies import Strategy
+    from regard.translate.translator import Translation, Translator
 
 SILENCE = 10.0
 """Seconds without an answer after which it is told how far the translation is."""
@@ -56,7 +57,7 @@ def translate(
     seed: Annotated[
         int | None, typer.Option(help="For --sample: other seeds, other lines.")
     ] = None,
-    batch: Annotated[int, typer.Option(help="Subwords that are worked on at once.")] = BATCH,
+    batch: Annotated[int, typer.Option(help="Subwords that are worked on at once.")] = 8192,
     threads: Annotated[
         int | None, typer.Option(help="Batches that are worked on at once. [one a core]")
     ] = None,
@@ -75,6 +76,9 @@ def translate(
     """
     if alignment and not json_:
         raise OptionError("translate: --alignment needs --json; there is no room in plain lines")
+    from regard.memory import keep_freed_memory
+    from regard.translate.translator import Translator
+
     how = _strategy(beam, length_penalty, sample, temperature, top_k, top_p, seed)
     keep_freed_memory()
     translator = Translator.load(model, precision=precision)
@@ -145,6 +149,8 @@ def _strategy(
     seed: int | None,
 ) -> Strategy:
     """What the options ask for; those of the other way are errors."""
+    from regard.translate.strategies import Beam, Sampling
+
     searching = {"size": beam, "length_penalty": length_penalty}
     drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     for name, value in (searching if sample else drawing).items():

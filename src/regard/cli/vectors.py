@@ -6,16 +6,16 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from regard.cli.incoming import incoming
 from regard.errors import OptionError, WordError
-from regard.text import read_lines
-from regard.vectors import Neighbour, Vectors, similar
-from regard.vectors.writing import check_path
+
+if TYPE_CHECKING:
+    from regard.vectors import Neighbour, Vectors
 
 app = typer.Typer(
     help="Word vectors: learned from sentences, and asked what they know.",
@@ -62,6 +62,9 @@ def train(
     """Learn word vectors from sentences, by word2vec."""
     if out is None:
         raise OptionError("vectors train: --out is missing; name the file to write, such as v.txt")
+    from regard.vectors import Vectors
+    from regard.vectors.writing import check_path
+
     check_path(out)
     lines = _Lines(corpus, lowercase)
     vectors = Vectors.train(
@@ -150,6 +153,8 @@ def similarity(
     json_: Json = False,
 ) -> None:
     """The cosine between two sentences' averages, and the pairs of words that make it."""
+    from regard.vectors import similar
+
     vectors = _loaded("similarity", source)
     found = similar(a, b, vectors, unknown=unknown)
     if json_:
@@ -167,6 +172,8 @@ class _Lines:
         self.again = path is not None and path.is_file()
 
     def __iter__(self) -> Iterator[str]:
+        from regard.text import read_lines
+
         lines = (
             (line for chunk in incoming(None) for line in chunk)
             if self.path is None
@@ -178,6 +185,8 @@ class _Lines:
 def _loaded(verb: str, path: Path | None) -> Vectors:
     if path is None:
         raise OptionError(f"vectors {verb}: --in is missing; give a file of word vectors")
+    from regard.vectors import Vectors
+
     console = Console(stderr=True)
     if not console.is_terminal:
         return Vectors.load(path)

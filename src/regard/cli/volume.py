@@ -1,22 +1,15 @@
-"""What the commands share that answer a question for every row of a file."""
+"""Answers to a question for every row of a file."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-from regard.errors import OptionError, counted
+from regard.errors import counted
 from regard.lens.corpus import Job, run, start
 from regard.translate.threads import available_cores
-
-Workers = Annotated[
-    int | None, typer.Option(help="Processes, or Ray workers, of one thread. [one per core]")
-]
-Ray = Annotated[str | None, typer.Option(help="Run on a Ray cluster: its address, auto, or local.")]
 
 
 def answer_all(job: Job, workers: int | None, ray: str | None) -> None:
@@ -35,10 +28,3 @@ def answer_all(job: Job, workers: int | None, ray: str | None) -> None:
     if failed:
         said += f", of which {failed:,} failed; their column error says why"
     print(said, file=sys.stderr)
-
-
-def refuse_alone(command: str, **options: object) -> None:
-    """Raise if one of the options for many rows is given without them."""
-    for name, value in options.items():
-        if value is not None:
-            raise OptionError(f"{command}: --{name} needs both --jsonl FILE and --out FOLDER")

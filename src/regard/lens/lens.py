@@ -27,8 +27,8 @@ from regard.lens.results import Embedded, Told, Without
 from regard.lens.summary import Summary, summarise
 from regard.lens.verification import CONTROL, CUT, why
 from regard.lens.why import Why
+from regard.models import POCKET
 from regard.text.words import Words
-from regard.translate.model_files import POCKET
 from regard.translate.translator import evaluating
 from regard.vectors.similarity import Similarity, similar
 from regard.view import Measures, View

@@ -8,7 +8,7 @@ cut, one each, together with a random sample of the others as a control.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -26,6 +26,8 @@ CUT, CONTROL = 32, 16
 """Links that are really cut if nothing else is said: the strongest, and others at random."""
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Numbers of links that are cut together to find those that change the choice."""
+WORDS = 64
+"""Input words whose links are really cut; of a longer text, those with the largest estimates."""
 LEAST = 0.02
 """Control links have at least this weight; cutting less would measure rounding."""
 ALTERNATIVES = 4
@@ -92,10 +94,12 @@ def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Wh
     tried = [*strongest, *sample]
     measured = _measure(prediction, tried)
     links = [_link(prediction, one, m) for one, m in zip(tried, measured, strict=True)]
-    alternatives = _alternatives(prediction)
+    units, logits = without_words(prediction, step.attention, step.effects)
+    alternatives = _alternatives(prediction, logits)
     words, flip = _continued(
         prediction,
-        _words(prediction, step, list(alternatives)),
+        _words(prediction, step, units, logits, list(alternatives)),
+        dict(zip(units, prediction.chosen(logits), strict=True)),
         _flip(prediction, strongest, measured[: len(strongest)]),
     )
     before = prediction.baseline
@@ -127,8 +131,37 @@ def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Wh
         effects=step.effects,
         steps=link_steps(prediction, looked, None, *where, None),
         row=row_steps(prediction, _prominent(words), NUMBERS),
-        note=prediction.note,
+        note=" ".join(filter(None, (prediction.note, _left_out(len(units), len(words))))),
     )
+
+
+def _left_out(cut: int, words: int) -> str:
+    """What a reader has to know of a text that is too long to cut every word."""
+    if cut == words:
+        return ""
+    return (
+        f"Of {words:,} words, the links to the {cut} with the largest estimated effect were cut, "
+        "one at a time."
+    )
+
+
+def without_words(
+    prediction: Prediction, attention: Tensor, effects: Tensor
+) -> tuple[list[int], Float[Tensor, "cuts choices"]]:
+    """The input units whose links from the step were cut, and the logits without each of them.
+
+    All units of a text of up to `WORDS`; of a longer one those with the largest estimated effects,
+    and the one that is looked at most. `attention` and `effects` are ``(layers, heads, units)``.
+    """
+    count = effects.shape[-1]
+    if count <= WORDS or prediction.place == "cross":  # where a cut runs one step of the decoder
+        return list(range(count)), prediction.without_word
+    estimated = effects.sum((0, 1)).abs()
+    real = torch.tensor([prediction.is_word(i) for i in range(count)])
+    looked = attention.amax((0, 1)).cpu() * real
+    estimated[looked.argmax()] = torch.inf
+    units = sorted(estimated.topk(WORDS).indices.tolist())
+    return units, prediction.cut_logits([prediction.word_cuts[i] for i in units])
 
 
 def step_links(prediction: Prediction) -> tuple[list[Site], Tensor, Tensor]:
@@ -264,12 +297,12 @@ def _link(prediction: Prediction, one: _Candidate, measured: float | None) -> Li
     )
 
 
-def _alternatives(prediction: Prediction) -> dict[int, str]:
+def _alternatives(prediction: Prediction, without: Tensor) -> dict[int, str]:
     """The word, its alternative, and the likeliest others, with all links or without one word."""
     if not prediction.choices():
         return {}
     names = {prediction.token: prediction.word, prediction.instead: prediction.word_instead}
-    rows = torch.cat([prediction.baseline.unsqueeze(0), prediction.without_word])
+    rows = torch.cat([prediction.baseline.unsqueeze(0), without])
     largest = rows.softmax(-1).amax(0)
     for token in largest.argsort(descending=True)[: 4 * ALTERNATIVES].tolist():
         name = prediction.spell(token).strip()
@@ -288,15 +321,24 @@ def _prominent(words: Sequence[WordEffect]) -> list[int]:
 
 
 def _words(
-    prediction: Prediction, step: _Step, alternatives: Sequence[int]
+    prediction: Prediction,
+    step: _Step,
+    units: Sequence[int],
+    logits: Tensor,
+    alternatives: Sequence[int],
 ) -> tuple[WordEffect, ...]:
-    """For each input unit, how much it is looked at and what is lost without it."""
+    """For each input unit, how much it is looked at and what is lost without it.
+
+    A unit that was not cut counts as if nothing changed.
+    """
     _, keys = prediction.axes(prediction.place)
-    logits = prediction.without_word
-    probabilities = prediction.probability(logits).tolist()
-    shares = logits.softmax(-1)[:, alternatives].tolist()
+    row = {unit: i for i, unit in enumerate(units)}
+    rows = torch.cat([logits, prediction.baseline.unsqueeze(0)])
+    rows = rows[[row.get(i, len(units)) for i in range(len(keys))]]
+    probabilities = prediction.probability(rows).tolist()
+    shares = rows.softmax(-1)[:, alternatives].tolist()
     before = float(prediction.probability(prediction.baseline))
-    chosen = prediction.chosen(logits)
+    chosen = prediction.chosen(rows)
     heads = step.attention.shape[1]
     best, at = step.attention.flatten(0, 1).max(0)
     return tuple(
@@ -308,9 +350,10 @@ def _words(
             probability=probabilities[i],
             matters=before - probabilities[i],
             writes=prediction.spell(chosen[i]),
-            text=None if chosen[i] == prediction.token else "",
+            text=None if i not in row or chosen[i] == prediction.token else "",
             special=not prediction.is_word(i),
             probabilities=tuple(shares[i]),
+            measured=i in row,
         )
         for i, name in enumerate(keys.names)
     )
@@ -363,12 +406,14 @@ def _first_flip(
 
 
 def _continued(
-    prediction: Prediction, words: Sequence[WordEffect], flipped: tuple[Flip, int] | None
+    prediction: Prediction,
+    words: Sequence[WordEffect],
+    chosen: Mapping[int, int],
+    flipped: tuple[Flip, int] | None,
 ) -> tuple[tuple[WordEffect, ...], Flip | None]:
     """The same with what is written after each cut that changes the choice, in one batch."""
     changed = [i for i, one in enumerate(words) if one.text is not None]
     rows = [prediction.word_cuts[i] for i in changed]
-    chosen = prediction.chosen(prediction.without_word)
     first = [chosen[i] for i in changed]
     if flipped is not None:
         rows.append([one.as_cut() for one in flipped[0].links])

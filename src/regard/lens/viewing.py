@@ -15,6 +15,7 @@ from regard.lens.explanation import METHODS, Explanation
 from regard.lens.measures import agreement
 from regard.lens.methods import find_methods, score
 from regard.lens.predictions import Prediction
+from regard.lens.verification import step_links, without_words
 from regard.text.words import Words
 from regard.view import Compared, Explained, Layer, Measures, Method, Side, Text, View
 
@@ -81,20 +82,31 @@ def measures_of(prediction: Prediction) -> Measures:
     """What each input word is worth for a prediction, by every method that the model allows."""
     words = prediction.words
     real = [i for i, there in enumerate(words.is_word) if there]
-    found: dict[str, torch.Tensor] = {}
+    found = {CUT: _losses(prediction)[real]}
     for method in find_methods():
-        if method.name in SLOW:
+        if method.name in (*SLOW, CUT):
             continue
         try:
             found[method.name] = score(method, prediction).double().cpu()[real]
         except RegardError:
             continue
     cut = found.pop(CUT)
+    known = ~cut.isnan()
     methods = [Method(CUT, cut.numpy(), note="Δ log p, really cut")]
     for name, scores in found.items():
-        agrees = _known(agreement(scores.tolist(), cut.tolist()))
+        agrees = _known(agreement(scores[known].tolist(), cut[known].tolist()))
         methods.append(Method(name, scores.numpy(), agreement=agrees))
     return Measures(prediction.word, [words.called(i) for i in real], methods)
+
+
+def _losses(prediction: Prediction) -> torch.Tensor:
+    """What the metric loses without each input unit; nan where it was not cut."""
+    _, attention, effects = step_links(prediction)
+    units, logits = without_words(prediction, attention, effects)
+    losses = torch.full((effects.shape[-1],), math.nan, dtype=torch.float64)
+    changes = prediction.metric(prediction.baseline) - prediction.metric(logits)
+    losses[units] = changes.double().cpu()
+    return losses
 
 
 def _known(value: float) -> float | None:

@@ -83,6 +83,8 @@ class WordEffect:
     """Whether this is a special token, not a word."""
     probabilities: tuple[float, ...]
     """Of each of `Why.alternatives`, when the links are cut."""
+    measured: bool
+    """Whether the links were cut: of a long text only those to the words that seem to matter."""
 
 
 @dataclass(frozen=True)

@@ -107,19 +107,17 @@ def _questions(limits: Limits) -> dict[str, Schema]:
 
 
 def _schemas() -> dict[str, Schema]:
-    strings, numbers, unknown = _array(STRING), _array(NUMBER), _array(UNKNOWN)
-    grids = _array(_array(unknown))
-    flags = _array(_array(_array({"type": "boolean"})))
-    agreement = {"type": "object", "additionalProperties": UNKNOWN}
-    effect = _object({"without": STRING, "position": FROM_0, "said": STRING})
-    near = _object({"word": STRING, "text": STRING, "cosine": NUMBER})
-    pulled = {
-        "type": "array",
-        "prefixItems": [STRING, NUMBER],
-        "items": False,
-        "minItems": 2,
-    }
-    methods = ("attention", "norm", "rollout", "knockout")
+    strings = _array(STRING)
+    table = _object(
+        {
+            "title": STRING,
+            "rows": {**strings, "description": "words"},
+            "columns": {**strings, "description": "methods"},
+            "notes": strings,
+            "values": _array(_array(UNKNOWN)),
+            "footer": STRING,
+        }
+    )
     return {
         "Error": _object({"error": {**STRING, "description": "one sentence"}}),
         "Health": _object(
@@ -146,73 +144,19 @@ def _schemas() -> dict[str, Schema]:
             {"format": {"const": "regard.view"}, "version": INTEGER, "findings": _array(ANY)},
             {part: {} for part in PARTS},
         ),
-        "Measures": _object(
-            {
-                "word": STRING,
-                "words": strings,
-                "methods": _array(
-                    _object(
-                        {"name": STRING, "scores": unknown, "agreement": UNKNOWN, "note": STRING}
-                    )
-                ),
-            }
-        ),
+        "Measures": _object({"word": STRING, "table": table}),
         "Why": {**ANY, "required": ["word", "instead", "metric", "links", "words", "flip"]},
         "Steps": {**ANY, "required": ["query", "key", "product", "scaled", "weight"]},
-        "Explanation": _object(
-            {
-                "text": STRING,
-                "word": STRING,
-                "position": {**FROM_0, "description": "in words, special tokens included"},
-                "words": {**strings, "description": "with special tokens where they stand"},
-                "special": _array({"type": "boolean"}),
-                "layers": strings,
-                "scores": _object(dict.fromkeys(methods, unknown), {"probability": unknown}),
-                "heads": _object(
-                    {"attention": grids, "norm": grids}, {"knockout": grids, "estimated": flags}
-                ),
-                "agreement": agreement,
-                "conclusion": STRING,
-            },
-            {
-                "agreement_with_probability": agreement,
-                "said": {**STRING, "description": "the translation, or the next word"},
-                "effects": _array(effect),
-            },
-        ),
+        "Explanation": {
+            **ANY,
+            "required": ["text", "word", "words", "layers", "scores", "heads", "conclusion"],
+        },
         "Translation": _object({"translation": STRING}),
         "Cut": _object({"before": STRING, "after": STRING, "note": STRING}),
-        "Heads": _object(
-            {
-                "words": {**strings, "description": "with special tokens where they stand"},
-                "special": _array({"type": "boolean"}),
-                "layers": strings,
-                "entropy": {**_array(numbers), "description": "by layer and head, in bits"},
-                "received": {**numbers, "description": "looks that each word gets from a head"},
-            }
-        ),
+        "Heads": {**ANY, "required": ["words", "special", "layers", "entropy", "received"]},
         "Compared": _object(
             {
-                "comparison": _object(
-                    {
-                        "word": STRING,
-                        "static": NUMBER,
-                        "cosine": {**numbers, "description": "before the first layer, after each"},
-                        "sides": _array(
-                            _object(
-                                {
-                                    "text": STRING,
-                                    "becomes": {"type": ["string", "null"]},
-                                    "neighbours": _array(near),
-                                    "pulled_by": _object(
-                                        {name: _array(pulled) for name in ("attention", "knockout")}
-                                    ),
-                                }
-                            )
-                        ),
-                        "conclusion": STRING,
-                    }
-                ),
+                "comparison": {**ANY, "required": ["word", "cosine", "sides", "conclusion"]},
                 "compared": ANY,
             }
         ),

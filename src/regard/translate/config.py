@@ -232,6 +232,8 @@ SECTIONS: dict[str, Any] = {
 }
 
 
+CHOSEN = ("vocabulary", "batch_tokens", "epochs", "warmup", "learning_rate", "valid_every")
+"""Options that are chosen from the corpus if not given, as is the preset of the model."""
 RENAMED = {"learns": "trainable", "judge": "select_by"}
 """Names that options had in runs of earlier versions."""
 

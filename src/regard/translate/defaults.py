@@ -27,8 +27,6 @@ from regard.translate.config import SECTIONS, DataConfig, RunConfig, nearest
 from regard.translate.preparing import check_files, corpora
 from regard.translate.run_directory import CONFIG, PAIRS, read_config
 
-CHOSEN = ("vocabulary", "batch_tokens", "epochs", "warmup", "learning_rate", "valid_every")
-"""Options that are chosen from the corpus, beside the preset of the model."""
 SUBWORD = 4
 """Characters of a subword, about."""
 LEAST_WARMUP = 500

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from regard.errors import FileError, OptionError, shape
 from regard.files import check_regular, make_usual, read_regular, write_text
+from regard.models import BUNDLED, POCKET
 from regard.native import Int8Matrix
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer
@@ -48,12 +49,6 @@ POSITION = ".position.table"
 """How the name of a table of positions ends, which is no factor of a product."""
 
 
-BUNDLED = Path(__file__).parent.parent / "models"
-"""The models that come with regard, a folder each."""
-POCKET = "pocket-en-de"
-"""The one that is used if none is named."""
-
-
 def bundled(what: str | Path) -> Path:
     """The folder of a model: one that comes with regard, by its name, or a folder.
 
@@ -69,7 +64,7 @@ def bundled(what: str | Path) -> Path:
             "as `regard train` writes"
         )
     if not Path(what).is_dir():
-        there = sorted(one.name for one in BUNDLED.iterdir()) if BUNDLED.is_dir() else []
+        there = sorted(one.parent.name for one in BUNDLED.glob(f"*/{SHAPE}"))
         raise FileError(
             f"{what}: {'not a folder' if Path(what).exists() else 'no such folder'}; expected what "
             f"`regard train` writes, with {SHAPE}, {WEIGHTS} and {TOKENIZER}"

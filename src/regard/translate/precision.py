@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import time
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 PRECISIONS = ("float32", "bfloat16")
 """Of products while training."""
@@ -25,11 +27,15 @@ def products_in(
     """A context, for this thread, in which products with weights are in one of `PRECISIONS`."""
     if precision != "bfloat16":
         return nullcontext()
+    import torch
+
     return torch.autocast("cpu" if device is None else device.type, torch.bfloat16)
 
 
 def bfloat16_pays() -> bool:
     """Whether products in bfloat16 are faster than in float32 on this machine, by trying."""
+    import torch
+
     best = []
     for dtype in (torch.float32, torch.bfloat16):
         x, w = torch.ones(512, 128, dtype=dtype), torch.ones(128, 256, dtype=dtype)

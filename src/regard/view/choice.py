@@ -1,4 +1,4 @@
-"""What of a view is shown: layer, heads, the word that asks, the one that is looked at."""
+"""What of the layers of a view is shown: layer, heads, the word that attends."""
 
 from __future__ import annotations
 
@@ -17,30 +17,28 @@ FIRST_HEADS = 4
 
 @dataclass(frozen=True)
 class Choice:
-    """One layer, some of its heads, words or tokens; ``query`` and ``key`` are tokens or None."""
+    """One layer, some of its heads, and the words or tokens that attend and are attended to."""
 
     layer: Layer
     heads: tuple[int, ...]
     queries: tuple[Unit, ...]
     keys: tuple[Unit, ...]
-    query: int | None
-    key: int | None
+    asking: int | None
+    """The number of the query that is looked at alone."""
     tokens: bool
 
     @property
-    def head(self) -> int:
-        """The first of the heads, for views of one."""
-        return self.heads[0]
+    def title(self) -> str:
+        """The layer and the heads."""
+        numbers = ", ".join(map(str, self.heads))
+        heads = f"head {numbers}" if len(self.heads) == 1 else f"heads {numbers}"
+        return f"{self.layer.name}, {heads}"
 
     @property
-    def asking(self) -> int | None:
-        """The unit that the query token is part of."""
-        return _unit(self.queries, self.query)
-
-    @property
-    def looked_at(self) -> int | None:
-        """The unit that the key token is part of."""
-        return _unit(self.keys, self.key)
+    def heading(self) -> str:
+        """The title, the kind of attention, and whether rows are words or tokens."""
+        unit = "tokens" if self.tokens else "words"
+        return f"{self.title} ({self.layer.kind} attention, {unit})"
 
     def weights(self, queries: Sequence[Unit] | None = None) -> Array:
         """Exactly the weights of the heads between the units, ``(h, q, k)``."""
@@ -59,21 +57,16 @@ def chosen(
     layer: int | str,
     heads: int | Sequence[int] | None,
     word: str | int | None,
-    key: str | int | None,
     tokens: bool,
 ) -> Choice:
     """The choice, checked against what there is."""
     one = _layer(layers, layer, where)
     asking, looked_at = texts[one.queries], texts[one.keys]
-    return Choice(
-        one,
-        _heads(one, heads, where),
-        tuple(asking.units(tokens)),
-        tuple(looked_at.units(tokens)),
-        _token(asking, word, where),
-        _token(looked_at, key, where),
-        tokens,
-    )
+    queries = tuple(asking.units(tokens))
+    token = _token(asking, word, where)
+    number = next((i for i, unit in enumerate(queries) if token in unit.tokens), None)
+    keys = tuple(looked_at.units(tokens))
+    return Choice(one, _heads(one, heads, where), queries, keys, number, tokens)
 
 
 def _layer(layers: Sequence[Layer], layer: int | str, where: str) -> Layer:
@@ -119,9 +112,3 @@ def _token(text: Text, word: str | int | None, where: str) -> int | None:
             "choose another word"
         )
     return list(text.places).index(number)
-
-
-def _unit(units: Sequence[Unit], token: int | None) -> int | None:
-    if token is None:
-        return None
-    return next(i for i, unit in enumerate(units) if token in unit.tokens)

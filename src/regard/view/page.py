@@ -1,7 +1,7 @@
 """The page: one HTML file with what is shown, the program that shows it, and nothing else.
 
-The modules in ``static/`` are joined by leaving out their imports, dependencies first. That works
-because no two of them give one name to two things at their top level, which a test holds.
+The files in ``static/`` are parts of one program, joined as they are and run as one module: nothing
+is global to the page, and no bundler is needed. tsc checks them together.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -17,8 +16,7 @@ from typing import Any
 
 from regard.view.payload import text_of
 
-_IMPORT = re.compile(r'^import\s+(?:[^;]*?\s+from\s+)?"\./(?P<name>[\w.]+)";\n', re.MULTILINE)
-_EXPORT = re.compile(r"^export ", re.MULTILINE)
+_STATIC = files("regard.view") / "static"
 
 
 def page(payload: Mapping[str, Any], title: str) -> str:
@@ -63,27 +61,14 @@ def _document(payload: Mapping[str, Any], title: str, head: str, end: str) -> st
 
 def source(name: str) -> str:
     """The text of a file in ``static/``."""
-    return (files("regard.view") / "static" / name).read_text(encoding="utf-8")
-
-
-def modules() -> list[str]:
-    """The names of the modules, dependencies first."""
-    found: list[str] = []
-
-    def visit(name: str) -> None:
-        if name not in found:
-            for match in _IMPORT.finditer(source(name)):
-                visit(match["name"])
-            found.append(name)
-
-    visit("page.js")
-    return found
+    return (_STATIC / name).read_text(encoding="utf-8")
 
 
 @cache
 def script() -> str:
-    """The program of the page, in one piece."""
-    return _EXPORT.sub("", "\n".join(_IMPORT.sub("", source(name)) for name in modules()))
+    """The program of the page, in one piece; the part that starts it comes last."""
+    names = sorted(part.name for part in _STATIC.iterdir() if part.name.endswith(".js"))
+    return "\n".join(source(name) for name in sorted(names, key="page.js".__eq__))
 
 
 @cache

@@ -12,17 +12,20 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from regard.errors import OptionError
-from regard.view._data import Array
+from regard.view import parts
 from regard.view._grids import headed
 from regard.view._svg import Number
 from regard.view.figure.finding import Finding
-from regard.view.records import Compared, Explained, Layer, Measures, Method, Side, Text
+from regard.view.records import Compared, Explained, Layer, Measures, Text
+
+if TYPE_CHECKING:
+    from regard.view.viewer import View
 
 VERSION = 2
 WHOLE = 64
@@ -82,34 +85,20 @@ class Sparsity:
         return max(1, min(MOST, (BUDGET - beside) // (4 * rows)))
 
 
-def build(
-    texts: Mapping[str, Text],
-    layers: Sequence[Layer],
-    *,
-    findings: Sequence[Finding] = (),
-    measures: Sequence[Measures] = (),
-    explained: Explained | None = None,
-    compared: Compared | None = None,
-    title: str = "",
-    sparsity: Sparsity | None = None,
-    steps: Mapping[str, Sequence[int]] | None = None,
-) -> dict[str, Any]:
-    """The payload; ``steps`` names, per text, the tokens whose six steps are put in."""
-    sparsity = sparsity or Sparsity()
-    stepped = [_steps(layer, steps or {}) for layer in layers]
-    told = None if explained is None else _explained(explained, texts)
+def build(view: View, steps: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """The payload of a view; ``steps`` names, per text, the tokens whose six steps are put in."""
+    layers, sparsity = view.layers, view.sparsity
+    stepped = [_steps(layer, steps) for layer in layers]
+    told = None if view.explained is None else _explained(view.explained, view.texts)
     most = sparsity.links(layers, 3 * len(text_of({"steps": stepped, "explained": told})) // 4)
     made = [_layer(layer, most, sparsity.threshold) for layer in layers]
     kept = [share for layer in made for share in layer["kept"]]
     return {
-        "format": "regard.view",
-        "version": VERSION,
-        "title": title,
-        **findings_data(findings),
-        "measures": [measures_data(one) for one in measures],
-        "labels": LABELS,
-        "served": None,
-        "texts": {name: _text(text) for name, text in texts.items()},
+        **empty(),
+        "title": view.title,
+        **findings_data(view.findings),
+        "measures": [measures_data(one) for one in view.measures],
+        "texts": {name: _text(text) for name, text in view.texts.items()},
         "layers": made,
         "sparse": {
             "most": most,
@@ -119,13 +108,18 @@ def build(
         },
         "steps": stepped,
         "explained": told,
-        "compared": None if compared is None else compared_data(compared),
+        "compared": None if view.compared is None else compared_data(view.compared),
     }
 
 
 def empty() -> dict[str, Any]:
     """A payload that shows nothing yet."""
-    return build({}, ())
+    lists = ("findings", "vectors", "measures", "layers", "steps")
+    return {
+        "format": "regard.view", "version": VERSION, "labels": LABELS, "texts": {},
+        **{name: [] for name in lists},
+        **dict.fromkeys(("served", "explained", "compared")),
+    }  # fmt: skip
 
 
 def findings_data(findings: Sequence[Finding]) -> dict[str, Any]:
@@ -287,55 +281,35 @@ def _kept_keys(
     return np.array(kept)
 
 
-def _rounded(values: Array) -> list[float | None]:
-    """Numbers of five digits; None for nan, which JSON does not have."""
-    return [None if np.isnan(x) else float(f"{x:.5g}") for x in values]
-
-
 def _explained(explained: Explained, texts: Mapping[str, Text]) -> dict[str, Any]:
-    words = len(texts[explained.looked_at].words)
     return {
         "word": explained.word % len(texts[explained.text].words),
         "text": explained.text,
         "lookedAt": explained.looked_at,
         "sentence": explained.sentence,
-        "methods": [_method(method, words) for method in explained.methods],
-    }
-
-
-def _method(method: Method, words: int) -> dict[str, Any]:
-    return {
-        "name": method.name,
-        "scores": _rounded(method.values(words)),
-        "agreement": None if method.agreement is None else float(method.agreement),
-        "note": method.note,
+        "table": parts.explained(explained, texts).data(),
     }
 
 
 def measures_data(measures: Measures) -> dict[str, Any]:
     """The measures of one written word as JSON data."""
-    words = list(measures.words)
-    return {
-        "word": measures.word,
-        "words": words,
-        "methods": [_method(method, len(words)) for method in measures.methods],
-    }
+    return {"word": measures.word, "table": parts.measured(measures).data()}
 
 
 def compared_data(compared: Compared) -> dict[str, Any]:
     """A comparison as JSON data."""
+    tables = parts.Comparison(compared).sides()
     return {
         "word": compared.word,
-        "one": _side(compared.one),
-        "other": _side(compared.other),
-        "cosine": _rounded(compared.values()),
+        "sides": [
+            {
+                "words": list(side.words),
+                "place": side.place,
+                "tables": [table.data() for table in own],
+                "translation": side.translation,
+            }
+            for side, own in zip((compared.one, compared.other), tables, strict=True)
+        ],
+        "cosine": [float(f"{x:.5g}") for x in compared.values()],
         "sentence": compared.sentence,
     }
-
-
-def _side(side: Side) -> dict[str, Any]:
-    found = asdict(side)
-    found["words"] = list(side.words)
-    for name in ("pulled", "neighbours"):
-        found[name] = [[word, float(number)] for word, number in found[name]]
-    return found

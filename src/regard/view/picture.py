@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 import math
 import os
-import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from regard.errors import OptionError
+from regard.files import write_bytes
 from regard.view import raster
 from regard.view._svg import (
     BOLD,
@@ -99,60 +97,32 @@ class Picture:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the picture to a file .svg, .png or .pdf: the whole of it, or nothing."""
-        target = Path(path)
-        forms: dict[str, Callable[[], bytes]] = {
-            ".svg": lambda: self.svg().encode() + b"\n",
-            ".png": self.png,
-            ".pdf": self.pdf,
-        }
-        form = forms.get(target.suffix.lower())
-        if form is None:
-            raise OptionError(
-                f"save: path expected to end in .svg, .png or .pdf, got {target.name!r}; "
-                "choose one of them"
-            )
-        if not target.parent.is_dir():
-            raise OptionError(
-                f"save: path expected in a folder that exists, got {str(target)!r}; "
-                f"make {str(target.parent)!r} first"
-            )
-        if target.is_dir():
-            raise OptionError(
-                f"save: path expected a file, got the folder {str(target)!r}; add a name"
-            )
-        made = form()
-        beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-        try:
-            beside.write_bytes(made)
-            beside.replace(target)
-        finally:
-            beside.unlink(missing_ok=True)
+        forms = {".svg": lambda: self.svg().encode() + b"\n", ".png": self.png, ".pdf": self.pdf}
+        write_bytes(path, forms, "save")
 
     def beside(self, *others: Picture, gap: Number = 24) -> Picture:
         """This picture and others in one, from left to right, their tops aligned."""
-        if not 0 <= gap < math.inf:
-            raise OptionError(f"beside: gap expected ≥ 0 and finite, got {gap}; in pixels")
-        bodies: list[str] = []
-        x: Number = 0
-        for picture in (self, *others):
-            bodies.append(moved(picture.body, x, 0))
-            x += picture.width + gap
-        title = " · ".join(picture.title for picture in (self, *others))
-        height = max(picture.height for picture in (self, *others))
-        return Picture(x - gap, height, "".join(bodies), title, self.style)
+        return self._joined("beside", others, gap, across=True)
 
     def above(self, *others: Picture, gap: Number = 24) -> Picture:
         """This picture and others in one, from top to bottom, their left edges aligned."""
+        return self._joined("above", others, gap, across=False)
+
+    def _joined(
+        self, caller: str, others: tuple[Picture, ...], gap: Number, *, across: bool
+    ) -> Picture:
         if not 0 <= gap < math.inf:
-            raise OptionError(f"above: gap expected ≥ 0 and finite, got {gap}; in pixels")
+            raise OptionError(f"{caller}: gap expected ≥ 0 and finite, got {gap}; in pixels")
+        every = (self, *others)
         bodies: list[str] = []
-        y: Number = 0
-        for picture in (self, *others):
-            bodies.append(moved(picture.body, 0, y))
-            y += picture.height + gap
-        title = " · ".join(picture.title for picture in (self, *others))
-        width = max(picture.width for picture in (self, *others))
-        return Picture(width, y - gap, "".join(bodies), title, self.style)
+        at: Number = 0
+        for one in every:
+            bodies.append(moved(one.body, at if across else 0, 0 if across else at))
+            at += (one.width if across else one.height) + gap
+        title = " · ".join(one.title for one in every)
+        width = at - gap if across else max(one.width for one in every)
+        height = max(one.height for one in every) if across else at - gap
+        return Picture(width, height, "".join(bodies), title, self.style)
 
 
 def titled(

@@ -5,24 +5,27 @@ from __future__ import annotations
 import html
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from textwrap import fill
-from typing import Any, TypedDict, Unpack
+from dataclasses import replace
+from typing import Any, TypedDict, TypeVar, Unpack
+
+from rich import text as rich_text
+from rich.console import RenderableType
 
 from regard.errors import OptionError, WordError
-from regard.files import write_text
-from regard.view import drawing, payload, terminal
+from regard.files import write_bytes
+from regard.view import parts, payload
 from regard.view._svg import Number
-from regard.view.choice import WHICH, Choice, chosen
-from regard.view.figure import drawing as figure
-from regard.view.figure.finding import Finding, finding, plain, spans
+from regard.view.choice import WHICH, chosen
+from regard.view.figure import terminal
+from regard.view.figure.drawing import Figure
+from regard.view.figure.finding import Finding, finding, spans
 from regard.view.page import page
+from regard.view.parts import Part
 from regard.view.payload import Sparsity
 from regard.view.picture import Picture
 from regard.view.records import Compared, Explained, Layer, Measures, Text
 
-WIDTH = 88
-"""Columns of a text."""
+T = TypeVar("T")
 FRAME = 860
 """Height of the page in a notebook, in pixels."""
 
@@ -36,8 +39,6 @@ class Options(TypedDict, total=False):
     """Number or numbers (from 0); pictures of one head take the first."""
     word: str | int | None
     """The word that attends: text, or number from 0. In the figure, the input word."""
-    key: str | int | None
-    """The word that is attended to."""
     tokens: bool
     """Tokens instead of words."""
     threshold: float
@@ -112,17 +113,7 @@ class View:
 
     def payload(self, steps: Iterable[str | int] | None = None) -> dict[str, Any]:
         """What the page is given, as JSON data; `steps` as of `save`."""
-        return payload.build(
-            self.texts,
-            self.layers,
-            findings=self.findings,
-            measures=self.measures,
-            explained=self.explained,
-            compared=self.compared,
-            title=self.title,
-            sparsity=self.sparsity,
-            steps=self._steps(steps),
-        )
+        return payload.build(self, self._steps(steps))
 
     def html(self, steps: Iterable[str | int] | None = None) -> str:
         """A page that needs nothing else."""
@@ -141,41 +132,18 @@ class View:
         ``steps`` are the words whose six steps go into an .html file with all their numbers; if
         not given, every word of a short text, else the word that is explained.
         """
-        target = Path(path)
-        ending = target.suffix.lower()
-        if ending not in (".html", ".txt", ".svg", ".png", ".pdf"):
-            raise OptionError(
-                f"save: path expected to end in .html, .svg, .png, .pdf or .txt, got "
-                f"{target.name!r}; choose one of them"
-            )
-        if ending in (".svg", ".png", ".pdf"):
-            self.picture(which, **options).save(target)
-            return
         forms = {
-            ".html": lambda: self.html(steps),
-            ".txt": lambda: self.text(which, **options) + "\n",
+            ".html": lambda: self.html(steps).encode(),
+            ".svg": lambda: self.svg(which, **options).encode() + b"\n",
+            ".png": lambda: self.png(which, **options),
+            ".pdf": lambda: self.pdf(which, **options),
+            ".txt": lambda: self.text(which, **options).encode() + b"\n",
         }
-        write_text(target, forms, "save")
+        write_bytes(path, forms, "save")
 
     def picture(self, which: str | None = None, **options: Unpack[Options]) -> Picture:
         """One part as a picture; if not said which, the one with most to say."""
-        which = self._which(which, "picture")
-        if which in ("figure", "ribbon"):
-            found, at = self._found("picture"), self._input(options.get("word"))
-            cut = options.get("cut", False)
-            if which == "figure":
-                return figure.whole(found, at, cut=cut)
-            return figure.links(found, at, cut=cut, title=spans(options.get("title", "")))
-        if which == "explain":
-            return drawing.explain(self._explained("picture"), self.texts)
-        if which == "compare":
-            return drawing.compare(self._compared("picture"))
-        if which == "overview":
-            return drawing.overview(self._layers("picture"))
-        choice = self._chosen("picture", options)
-        if which == "matrix":
-            return drawing.matrix(choice)
-        return drawing.head(choice, options.get("threshold", 0.02))
+        return self._part("picture", which, options).picture()
 
     def svg(self, which: str | None = None, **options: Unpack[Options]) -> str:
         """One part as an SVG document."""
@@ -193,27 +161,45 @@ class View:
 
     def text(self, which: str | None = None, **options: Unpack[Options]) -> str:
         """One part in words."""
-        which = self._which(which, "text")
+        return self._part("text", which, options).text()
+
+    def _part(self, where: str, which: str | None, options: Options) -> Part:
+        if which is None:
+            there = {"figure": self.findings, "explain": self.explained, "compare": self.compared}
+            which = next((name for name, one in there.items() if one), "head")
+        if which not in WHICH:
+            raise OptionError(f"{where}: which expected {', '.join(WHICH)}, got {which!r}")
         if which in ("figure", "ribbon"):
-            found = self._found("text")
-            told = found.reads[self._input(options.get("word"))]
-            spoken = told.cut_headline if options.get("cut") else told.headline
-            below = told.cut_caption if options.get("cut") else found.caption
-            lines = (
-                "".join(f"“{text}”" if role else text for text, role in part)
-                for part in (spoken, below)
-            )
-            return "\n".join(fill(line, WIDTH) for line in lines)
+            found = self._has(where, which, self.findings or None, "findings")[0]
+            at = found.find(options.get("word"))
+            title = spans(options.get("title", "")) if which == "ribbon" else None
+            return Figure(found, at, options.get("cut", False), title)
         if which == "explain":
-            return terminal.explain(self._explained("text"), self.texts)
+            answers = self._has(where, which, self.explained, "explained")
+            return parts.explained(answers, self.texts)
         if which == "compare":
-            return terminal.compare(self._compared("text"))
+            return parts.Comparison(self._has(where, which, self.compared, "compared"))
+        layers = self._has(where, which, self.layers or None, "layers")
         if which == "overview":
-            return terminal.overview(self._layers("text"))
-        choice = self._chosen("text", options)
+            return parts.overview(layers)
+        choice = chosen(
+            self.texts,
+            layers,
+            where,
+            layer=options.get("layer", 0),
+            heads=options.get("heads"),
+            word=options.get("word"),
+            tokens=options.get("tokens", False),
+        )
         if which == "matrix":
-            return terminal.matrix(choice)
-        return terminal.head(choice, options.get("threshold", 0.02))
+            return parts.Matrix(replace(choice, heads=choice.heads[:1]))
+        return parts.Head(choice, options.get("threshold", 0.02))
+
+    @staticmethod
+    def _has(where: str, which: str, what: T | None, name: str) -> T:
+        if what is None:
+            raise OptionError(f'{where}: "{which}" expected View(…, {name}=…), got none')
+        return what
 
     @property
     def heading(self) -> str:
@@ -230,6 +216,9 @@ class View:
 
     def __str__(self) -> str:
         return self.text()
+
+    def __rich__(self) -> RenderableType:
+        return terminal.whole(self.findings[0]) if self.findings else rich_text.Text(self.text())
 
     def __repr__(self) -> str:
         if self.findings:
@@ -252,64 +241,6 @@ class View:
             f' style="border:0"></iframe><div><img alt="{html.escape(self.heading)}" '
             f'src="{still.data_url()}"></div>'
         )
-
-    def _which(self, which: str | None, where: str) -> str:
-        if which is None:
-            if self.findings:
-                return "figure"
-            return "explain" if self.explained else "compare" if self.compared else "head"
-        if which not in WHICH:
-            raise OptionError(f"{where}: which expected {', '.join(WHICH)}, got {which!r}")
-        return which
-
-    def _chosen(self, where: str, options: Options) -> Choice:
-        return chosen(
-            self.texts,
-            self.layers,
-            where,
-            layer=options.get("layer", 0),
-            heads=options.get("heads"),
-            word=options.get("word"),
-            key=options.get("key"),
-            tokens=options.get("tokens", False),
-        )
-
-    def _found(self, where: str) -> Finding:
-        if not self.findings:
-            raise OptionError(f'{where}: "figure" expected a view of a finding, see Lens.why')
-        return self.findings[0]
-
-    def _input(self, word: str | int | None) -> int:
-        """The number of an input word of the finding."""
-        found = self.findings[0]
-        if word is None:
-            return found.selected
-        names = [one.word for one in found.reads]
-        if isinstance(word, int):
-            if not 0 <= word < len(names):
-                raise WordError(f"View: word {word}, expected 0 to {len(names) - 1}")
-            return word
-        for these in (names, [plain(name) for name in names]):
-            if word in these:
-                return these.index(word)
-        raise WordError(f"View: no input word is {word!r}; there are {', '.join(names)}")
-
-    def _layers(self, where: str) -> tuple[Layer, ...]:
-        if not self.layers:
-            raise OptionError(
-                f"{where}: expected a view with layers, got none; give layers to View"
-            )
-        return self.layers
-
-    def _explained(self, where: str) -> Explained:
-        if self.explained is None:
-            raise OptionError(f'{where}: "explain" expected View(…, explained=…), got None')
-        return self.explained
-
-    def _compared(self, where: str) -> Compared:
-        if self.compared is None:
-            raise OptionError(f'{where}: "compare" expected View(…, compared=…), got None')
-        return self.compared
 
     def _steps(self, words: Iterable[str | int] | None) -> dict[str, list[int]]:
         """Per text, the tokens whose steps are put into a payload."""

@@ -17,7 +17,7 @@ from regard.lens.judgement.record_file import RecordFile
 from regard.lens.judgement.result import Estimate, Judgement, MethodResult, summarise
 from regard.lens.lens import Lens
 from regard.lens.methods import find_methods
-from regard.translate.model_files import POCKET
+from regard.models import POCKET
 
 ITEMS = 100
 """Items of a data set that are judged if nothing else is said."""

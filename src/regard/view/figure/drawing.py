@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from regard.view._svg import BOLD, Number, escape, moved, num, shorten, tag, text_width
+from regard.view.figure import terminal
 from regard.view.figure.finding import Finding, Read, Span, percent, plain
 from regard.view.figure.layout import PAD, Placed, place, size_for
 from regard.view.figure.theme import boxed, dark_style, fill, line, paragraph, text
@@ -22,37 +24,48 @@ LEFT = 400
 """Width of the probabilities."""
 
 
-def whole(found: Finding, selected: int, *, cut: bool) -> Picture:
-    """Headline, links, bars and caption."""
-    read = found.reads[selected]
-    told = read.cut_headline if cut else read.headline
-    head, high = paragraph(told, 0, 16, WIDTH, size=25, weight=600)
-    y = high + 8
-    body, tall = _links(found, selected, cut, WIDTH - 2 * INSET)
-    below, short = _below(found, selected, cut)
-    card = 24 + tall + 22 + short + 18
-    marks = [
-        head,
-        tag("rect", x=0.5, y=y, width=WIDTH - 1, height=card, rx=12, **boxed("card", "rule")),
-        moved(body, INSET, y + 24),
-        tag("path", d=f"M{INSET} {num(y + tall + 36)}H{WIDTH - INSET}", **line("rule")),
-        moved(below, INSET, y + tall + 52),
-    ]
-    y += card + 28
-    caption, high = paragraph(
-        read.cut_caption if cut else found.caption, 0, y, WIDTH, size=15, base="soft"
-    )
-    marks.append(caption)
-    return _picture(found, told, "".join(marks), y + high - 8)
+@dataclass(frozen=True)
+class Figure:
+    """The figure of a finding, for one input word, perhaps cut."""
 
+    found: Finding
+    selected: int
+    cut: bool = False
+    title: Sequence[Span] | None = None
+    """If not None, the links alone under this line, or under the headline if it is empty."""
 
-def links(found: Finding, selected: int, *, cut: bool, title: Sequence[Span]) -> Picture:
-    """The links alone, under a line of text; to set several above each other."""
-    read = found.reads[selected]
-    told = list(title) or (read.cut_headline if cut else read.headline)
-    head, high = paragraph(told, 0, 10, WIDTH, size=15)
-    body, tall = _links(found, selected, cut, WIDTH, labels=False)
-    return _picture(found, told, head + moved(body, 0, high + 10), high + 10 + tall)
+    def text(self) -> str:
+        """The three questions and their answers."""
+        return terminal.text(self.found)
+
+    def picture(self) -> Picture:
+        """Headline, links, bars and caption; or the links alone, to set above each other."""
+        read = self.found.reads[self.selected]
+        told = list(self.title or ()) or (read.cut_headline if self.cut else read.headline)
+        if self.title is None:
+            return self._whole(read, told)
+        head, high = paragraph(told, 0, 10, WIDTH, size=15)
+        body, tall = _links(self.found, self.selected, self.cut, WIDTH, labels=False)
+        return _picture(self.found, told, head + moved(body, 0, high + 10), high + 10 + tall)
+
+    def _whole(self, read: Read, told: Sequence[Span]) -> Picture:
+        head, high = paragraph(told, 0, 16, WIDTH, size=25, weight=600)
+        y = high + 8
+        body, tall = _links(self.found, self.selected, self.cut, WIDTH - 2 * INSET)
+        below, short = _below(self.found, self.selected, self.cut)
+        card = 24 + tall + 22 + short + 18
+        marks = [
+            head,
+            tag("rect", x=0.5, y=y, width=WIDTH - 1, height=card, rx=12, **boxed("card", "rule")),
+            moved(body, INSET, y + 24),
+            tag("path", d=f"M{INSET} {num(y + tall + 36)}H{WIDTH - INSET}", **line("rule")),
+            moved(below, INSET, y + tall + 52),
+        ]
+        y += card + 28
+        caption = read.cut_caption if self.cut else self.found.caption
+        below, high = paragraph(caption, 0, y, WIDTH, size=15, base="soft")
+        marks.append(below)
+        return _picture(self.found, told, "".join(marks), y + high - 8)
 
 
 def _picture(found: Finding, told: Sequence[Span], body: str, height: Number) -> Picture:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from regard.errors import WordError
 from regard.view._svg import Number
 
 Span = tuple[str, str]
@@ -46,6 +47,8 @@ class Read:
     flips: bool
     """Whether another word is written after the cut."""
     writes: str
+    measured: bool
+    """Whether the links were cut: of a long text only those to the words that seem to matter."""
     output: list[str]
     """The words of the output after the cut."""
     headline: list[Span]
@@ -97,6 +100,20 @@ class Finding:
     def written_at(self) -> int:
         """The place of the word in `output`."""
         return 0 if self.kind == "vector" else self.position
+
+    def find(self, word: str | int | None) -> int:
+        """The number of an input word; of the one that is looked at most, if None."""
+        names = [one.word for one in self.reads]
+        if word is None:
+            return self.selected
+        if isinstance(word, int):
+            if not 0 <= word < len(names):
+                raise WordError(f"View: word {word}, expected 0 to {len(names) - 1}")
+            return word
+        for these in (names, [plain(name) for name in names]):
+            if word in these:
+                return these.index(word)
+        raise WordError(f"View: no input word is {word!r}; there are {', '.join(names)}")
 
     @property
     def headline(self) -> list[Span]:
@@ -183,6 +200,7 @@ def _read(why: Data, names: Sequence[str], i: int, selected: int) -> Read:
         probabilities=list(one["probabilities"]),
         flips=flips,
         writes=writes,
+        measured=one["measured"],
         output=_output(why, one, flips, writes),
         headline=_headline(why, names, i, selected),
         cut_headline=_cut_headline(why, names[i], one, flips, writes),

@@ -1,19 +1,12 @@
 /** What a word that is read attends to, from the weights of the layers: a finding without cuts. */
 
-import { bytes } from "./data.js";
-import { bare } from "./words.js";
-
-/** @typedef {import("./data.js").Reader} Reader */
-/** @typedef {import("./numbers.js").Finding} Finding */
-/** @typedef {import("./numbers.js").LinkNumbers} LinkNumbers */
-
 /**
  * The layers in which a text is read: its attention to itself, else to another text.
  * @param {Reader} reader
  * @param {string} text
  * @returns {number[]}
  */
-export function layersOf(reader, text) {
+function layersOf(reader, text) {
   const own = reader.payload.layers.flatMap((layer, i) => (layer.queries === text ? [i] : []));
   const { explained } = reader.payload;
   const keys = explained?.text === text ? explained.lookedAt : text;
@@ -29,12 +22,12 @@ export function layersOf(reader, text) {
  * @param {Record<string, string>} labels
  * @returns {Finding}
  */
-export function attended(reader, text, unit, labels) {
+function attended(reader, text, unit, labels) {
   const layers = layersOf(reader, text);
-  const { queries, keys } = reader.sides(layers[0], false);
+  const { queries, keys } = reader.sides(layers[0]);
   const attention = layers.map((layer) =>
     Array.from({ length: reader.layer(layer).heads }, (_, head) => {
-      const rows = reader.rows(layer, head, false);
+      const rows = reader.rows(layer, head);
       const row = new Array(keys.list.length).fill(0);
       for (let at = rows.offsets[unit]; at < rows.offsets[unit + 1]; at += 1)
         row[rows.keys[at]] = rows.weights[at];
@@ -50,14 +43,21 @@ export function attended(reader, text, unit, labels) {
       }),
     );
     const strength = ` with at most ${looked.toFixed(2)} (layer ${layer}, head ${head}).`;
-    /** @type {import("./numbers.js").Span[]} */
+    /** @type {Span[]} */
     const headline = [
       [word, "look"],
       [" attends to ", ""],
       [bare(label), "look"],
       [strength, ""],
     ];
-    const none = { probability: 1, matters: 0, probabilities: [], flips: false, writes: "" };
+    const none = {
+      probability: 1,
+      matters: 0,
+      probabilities: [],
+      flips: false,
+      writes: "",
+      measured: false,
+    };
     const told = { output: [], headline, cut_headline: headline, cut_caption: [] };
     return { word: label, special: place < 0, looked, layer, head, ...none, ...told };
   });
@@ -139,7 +139,7 @@ function saved(reader, layer, head, from, to) {
   const row = head * data.queries.length + i;
   const weights = part("weight", row, size);
   const entered = part("entered", row, size)[j];
-  const units = reader.units(reader.layer(layer).keys, false);
+  const units = reader.units(reader.layer(layer).keys);
   return {
     q: part("q", row, data.width),
     k: part("k", head * size + j, data.width),

@@ -1,10 +1,5 @@
 /** The bar: the model, a sentence of one's own, examples, and what to do with the page. */
 
-import { isDark } from "./deeper.js";
-import { make } from "./dom.js";
-import { saveText } from "./download.js";
-
-/** @typedef {import("./page.js").Host} Host */
 /** @typedef {{label: string, text: string, word: string}} Example */
 
 /**
@@ -20,7 +15,7 @@ import { saveText } from "./download.js";
  * @param {(text: string, word: string | null) => void} go
  * @returns {Bar}
  */
-export function bar(model, host, go) {
+function bar(model, host, go) {
   let line = "";
   /** @type {{text: string, word: string | number}} */
   let shown = { text: "", word: "" };
@@ -33,9 +28,9 @@ export function bar(model, host, go) {
     "aria-label": "Sentence",
     "data-focus": "field",
   });
-  const text = make("p", { class: "field", dir: "auto" });
-  const told = make("p", { class: "told", role: "status" });
-  const chips = make("p", { class: "chips" });
+  const text = make("p.field", { dir: "auto" });
+  const told = make("p.told", { role: "status" });
+  const chips = make("p.chips");
   const python = tool("Python", () => void copied(python, "Python", line));
   const link = tool("Copy link", () => void copied(link, "Copy link", location.href));
   const save = tool("Save as HTML", () => void saved());
@@ -67,9 +62,8 @@ export function bar(model, host, go) {
   }
 
   const entry = make(
-    "form",
+    "form.entry",
     {
-      class: "entry",
       role: "search",
       onsubmit: (/** @type {Event} */ event) => {
         event.preventDefault();
@@ -81,9 +75,8 @@ export function bar(model, host, go) {
   );
   const element = make(
     "header",
-    {},
-    make("p", { class: "brand" }, make("b", {}, "regard"), " ", make("span", {}, model)),
-    make("p", { class: "tools" }, host && link, host && save, python, theme),
+    make("p.brand", make("b", "regard"), " ", make("span", named(model))),
+    make("p.tools", host && link, host && save, python, theme),
     host === null ? text : entry,
     host === null ? null : chips,
     told,
@@ -122,11 +115,7 @@ function tool(label, act) {
   return make("button", { type: "button", onclick: act }, label);
 }
 
-/**
- * @param {HTMLElement} button
- * @param {string} label
- * @param {string} text
- */
+/** @param {HTMLElement} button @param {string} label @param {string} text */
 async function copied(button, label, text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -135,4 +124,12 @@ async function copied(button, label, text) {
     button.textContent = text;
   }
   setTimeout(() => (button.textContent = label), 4000);
+}
+
+/** The name of a model, and the languages that it ends in. @param {string} model */
+function named(model) {
+  const pair = /-([a-z]{2})-([a-z]{2})$/.exec(model);
+  if (pair === null) return model;
+  const languages = new Intl.DisplayNames("en", { type: "language" });
+  return `${model} · ${languages.of(pair[1])} → ${languages.of(pair[2])}`;
 }

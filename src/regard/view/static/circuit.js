@@ -1,12 +1,5 @@
 /** The strongest links of all layers: source words, the source after the encoder, written words. */
 
-import { draw, make } from "./dom.js";
-import { fixed } from "./numbers.js";
-import { bare } from "./words.js";
-
-/** @typedef {import("./numbers.js").Finding} Finding */
-/** @typedef {import("./numbers.js").CircuitLink} CircuitLink */
-
 const SPAN = 1040;
 const REACH = 120;
 const SIZE = 14;
@@ -16,7 +9,7 @@ const SIZE = 14;
  * @param {Finding} finding
  * @param {{layer: number, head: number}} state
  */
-export function circuit(finding, state) {
+function circuit(finding, state) {
   const reads = finding.reads.map((read) => bare(read.word));
   const two = finding.place === "cross";
   const lines = two
@@ -59,7 +52,7 @@ export function circuit(finding, state) {
     const path = draw(
       "path",
       { d, class: link.effect < 0 ? "for" : "against" },
-      draw("title", {}, title),
+      draw("title", title),
     );
     path.style.strokeWidth = String(Math.max(1, (9 * Math.abs(link.effect)) / most));
     if (!link.measured) path.style.strokeDasharray = "2 5";
@@ -80,11 +73,9 @@ export function circuit(finding, state) {
   });
   return make(
     "div",
-    {},
-    make("div", { class: "scroll" }, drawing),
+    make("div.scroll", drawing),
     make(
-      "p",
-      { class: "note" },
+      "p.note",
       `The ${finding.circuit.length} links of all layers and heads whose cut changes log p(${finding.word}) − log p(${finding.instead}) most. ` +
         "Blue: the link speaks for the word; orange: against it. Solid: really cut; dotted: estimated. Point at a line for its head.",
     ),

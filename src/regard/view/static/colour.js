@@ -13,11 +13,8 @@ const DARK_ORANGE = ["#20242a", "#4a3018", "#7d4a17", "#b5691c", "#e59a4d", "#fb
  * @property {(share: number) => string} ink what reads on that colour
  */
 
-/**
- * @param {boolean} dark
- * @returns {Colours}
- */
-export function colours(dark) {
+/** @param {boolean} dark @returns {Colours} */
+function colours(dark) {
   const blue = table(dark ? DARK_BLUE : LIGHT_BLUE);
   const orange = table(dark ? DARK_ORANGE : LIGHT_ORANGE);
   /** @type {Colours["channels"]} */
@@ -53,6 +50,6 @@ function table(stops) {
  * How dark a weight is drawn: the root, so that small weights can be seen.
  * @param {number} weight
  */
-export function strength(weight) {
+function strength(weight) {
   return Math.sqrt(Math.min(weight, 1));
 }

@@ -1,22 +1,16 @@
 /** Compare: one word in two sentences, and where its vectors part, layer by layer. */
 
-import { draw, make, visible } from "./dom.js";
-
-/** @typedef {import("./data.js").SideData} SideData */
-
 const [WIDE, HIGH, LEFT, BELOW] = [600, 190, 30, 34];
 
-/** @param {import("./data.js").ComparedData} compared */
-export function compareView(compared) {
+/** @param {ComparedData} compared */
+function compareView(compared) {
   return make(
-    "div",
-    { class: "compared" },
-    compared.sentence ? make("p", { class: "lead" }, compared.sentence) : null,
-    make("div", { class: "pair" }, side(compared.one, "one"), side(compared.other, "other")),
+    "div.compared",
+    compared.sentence ? make("p.lead", compared.sentence) : null,
+    make("div.pair", ...compared.sides.map((one, i) => side(one, i === 0 ? "one" : "other"))),
     chart(compared.cosine),
     make(
-      "p",
-      { class: "note" },
+      "p.note",
       "The cosine of the two vectors of ",
       make("b", { dir: "auto" }, visible(compared.word)),
       ", before any layer (0) and after each: 1 where the sentences make no difference to it.",
@@ -25,45 +19,21 @@ export function compareView(compared) {
 }
 
 /** @param {SideData} data @param {string} name */
-function side(data, name) {
-  const words = data.words.flatMap((word, i) => [
-    i === data.place
-      ? make("b", { class: "word" }, visible(word))
-      : make("span", { class: "word" }, visible(word)),
+function side({ words, place, tables, translation }, name) {
+  const sentence = words.flatMap((word, i) => [
+    make(i === place ? "b" : "span", { class: "word" }, visible(word)),
     " ",
   ]);
   return make(
     "section",
     { class: name },
-    make("p", { class: "sentence", dir: "auto" }, ...words),
-    ...scored("pulled by", data.pulled),
-    ...scored("nearest neighbours", data.neighbours),
-    ...(data.translation
-      ? [
-          make("h3", {}, "translated as"),
-          make("p", { class: "translation", dir: "auto" }, visible(data.translation)),
-        ]
-      : []),
+    make("p.sentence", { dir: "auto" }, ...sentence),
+    ...tables
+      .filter((table) => table.rows.length > 0)
+      .map((table) => bars({ ...table, title: "" }, table.columns[0])),
+    translation === "" ? null : make("h3", "translated as"),
+    make("p.translation", { dir: "auto" }, translation),
   );
-}
-
-/** @param {string} title @param {[string, number][]} list */
-function scored(title, list) {
-  if (list.length === 0) return [];
-  const most = Math.max(...list.map(([, value]) => Math.abs(value)), 1e-9);
-  const rows = list.map(([word, value]) => {
-    const bar = make("i");
-    bar.style.width = `${(Math.abs(value) / most) * 100}%`;
-    if (value < 0) bar.style.opacity = "0.4";
-    return make(
-      "li",
-      {},
-      make("span", { class: "word", dir: "auto" }, visible(word)),
-      make("span", { class: "figure" }, value.toFixed(2).replace("-", "−")),
-      make("span", { class: "room" }, bar),
-    );
-  });
-  return [make("h3", {}, title), make("ol", {}, ...rows)];
 }
 
 /** @param {number[]} cosine */

@@ -22,54 +22,31 @@
  * @property {string} received
  * @property {number} receivedMost
  *
- * @typedef {object} StepsData
- * @property {number[]} queries
- * @property {number} width
- * @property {number} valueWidth
- * @property {number} keysPerHead
- * @property {string} keys
- * @property {string} q
- * @property {string} z
- * @property {string} k
- * @property {string} v
- * @property {string} score
- * @property {string} entered
- * @property {string} weight
- *
- * @typedef {object} MethodData
- * @property {string} name
- * @property {(number | null)[]} scores null: not known
- * @property {number | null} agreement
- * @property {string} note
+ * @typedef {{queries: number[], width: number, valueWidth: number, keysPerHead: number} &
+ *   Record<"keys" | "q" | "z" | "k" | "v" | "score" | "entered" | "weight", string>} StepsData
  *
  * @typedef {object} ExplainedData
  * @property {number} word
  * @property {string} text
  * @property {string} lookedAt
  * @property {string} sentence
- * @property {MethodData[]} methods
+ * @property {TableData} table
  *
  * @typedef {object} SideData
  * @property {string[]} words
  * @property {number} place
- * @property {[string, number][]} pulled
- * @property {[string, number][]} neighbours
+ * @property {TableData[]} tables
  * @property {string} translation
  *
  * @typedef {object} ComparedData
  * @property {string} word
- * @property {SideData} one
- * @property {SideData} other
+ * @property {SideData[]} sides
  * @property {number[]} cosine
  * @property {string} sentence
  *
  * @typedef {object} Payload
- * @property {string} format
- * @property {number} version
- * @property {string} title
  * @property {Record<string, TextData>} texts
  * @property {LayerData[]} layers
- * @property {{most: number, threshold: number, whole: boolean, kept: number}} sparse
  * @property {(StepsData | null)[]} steps
  * @property {ExplainedData | null} explained
  * @property {ComparedData | null} compared
@@ -87,22 +64,20 @@
  * @property {Uint32Array} offsets where the links of each row begin; one more at the end
  * @property {ArrayLike<number>} keys
  * @property {ArrayLike<number>} weights
+ * @property {number} largest
  */
 
 const UNIT = 65535;
 
-/**
- * @param {string} text
- * @returns {ArrayBuffer}
- */
-export function bytes(text) {
+/** @param {string} text @returns {ArrayBuffer} */
+function bytes(text) {
   const plain = atob(text);
   const found = new Uint8Array(plain.length);
   for (let i = 0; i < plain.length; i += 1) found[i] = plain.charCodeAt(i);
   return found.buffer;
 }
 
-export class Reader {
+class Reader {
   /** @param {Payload} payload */
   constructor(payload) {
     this.payload = payload;
@@ -127,24 +102,22 @@ export class Reader {
   }
 
   /**
-   * Who asks and who is looked at in a layer.
+   * The words that attend in a layer, and those that are attended to.
    * @param {number} layer
-   * @param {boolean} tokens
    * @returns {{queries: Units, keys: Units}}
    */
-  sides(layer, tokens) {
+  sides(layer) {
     const { queries, keys } = this.layer(layer);
-    return { queries: this.units(queries, tokens), keys: this.units(keys, tokens) };
+    return { queries: this.units(queries), keys: this.units(keys) };
   }
 
   /**
-   * What stands in a view: words, each special token by itself; or every token.
+   * The words of a text, and each special token by itself.
    * @param {string} name of a text
-   * @param {boolean} tokens
    * @returns {Units}
    */
-  units(name, tokens) {
-    return this.once(`units ${tokens} ${name}`, () => {
+  units(name) {
+    return this.once(`units ${name}`, () => {
       const text = this.payload.texts[name];
       /** @type {Unit[]} */
       const list = [];
@@ -153,9 +126,9 @@ export class Reader {
       const words = new Map();
       text.tokens.forEach((token, i) => {
         const place = text.places[i];
-        const earlier = tokens || place < 0 ? undefined : words.get(place);
+        const earlier = place < 0 ? undefined : words.get(place);
         if (earlier === undefined) {
-          const label = tokens || place < 0 ? token : text.words[place];
+          const label = place < 0 ? token : text.words[place];
           words.set(place, list.length);
           of[i] = list.length;
           list.push({ label, tokens: [i], place });
@@ -171,7 +144,7 @@ export class Reader {
   /**
    * The links of all heads of a layer between tokens, as they are in the payload.
    * @param {number} layer
-   * @returns {Rows & {queries: number}}
+   * @returns {Omit<Rows, "largest"> & {queries: number}}
    */
   decoded(layer) {
     return this.once(`decoded ${layer}`, () => {
@@ -190,12 +163,11 @@ export class Reader {
    * The links of one head between units, strongest first; keys summed, queries averaged.
    * @param {number} layer
    * @param {number} head
-   * @param {boolean} tokens
    * @returns {Rows}
    */
-  rows(layer, head, tokens) {
-    return this.once(`rows ${layer} ${head} ${tokens}`, () => {
-      const { queries, keys } = this.sides(layer, tokens);
+  rows(layer, head) {
+    return this.once(`rows ${layer} ${head}`, () => {
+      const { queries, keys } = this.sides(layer);
       const source = this.decoded(layer);
       const first = head * source.queries;
       const sums = new Float64Array(keys.list.length);
@@ -231,7 +203,9 @@ export class Reader {
         }
         offsets[i + 1] = flatKeys.length;
       });
-      return { offsets, keys: Uint32Array.from(flatKeys), weights: Float32Array.from(flatWeights) };
+      const largest = flatWeights.reduce((a, b) => Math.max(a, b), 1e-9);
+      const weights = Float32Array.from(flatWeights);
+      return { offsets, keys: Uint32Array.from(flatKeys), weights, largest };
     });
   }
 
@@ -239,13 +213,12 @@ export class Reader {
    * The weight of one cell between units: null where masked, or not kept.
    * @param {number} layer
    * @param {number} head
-   * @param {boolean} tokens
    * @param {number} query
    * @param {number} key
    * @returns {number | null}
    */
-  weight(layer, head, tokens, query, key) {
-    const rows = this.rows(layer, head, tokens);
+  weight(layer, head, query, key) {
+    const rows = this.rows(layer, head);
     for (let at = rows.offsets[query]; at < rows.offsets[query + 1]; at += 1) {
       if (rows.keys[at] === key) return rows.weights[at];
     }

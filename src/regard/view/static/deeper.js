@@ -1,63 +1,48 @@
 /** Go deeper: the circuit, all heads, the matrix, all measures, layer by layer, two sentences, data. */
 
-import { circuit } from "./circuit.js";
-import { colours } from "./colour.js";
-import { compareView } from "./compare.js";
-import { Reader } from "./data.js";
-import { make } from "./dom.js";
-import { data } from "./download.js";
-import { matrixView } from "./matrix.js";
-import { layerByLayer, measures } from "./measures.js";
-import { asked } from "./numbers.js";
-import { overviewView } from "./overview.js";
-
-/** @typedef {import("./numbers.js").Finding} Finding */
-/** @typedef {import("./numbers.js").Selection} Selection */
-/** @typedef {import("./page.js").Host} Host */
-
 /**
  * @typedef {object} Deeper
  * @property {HTMLElement} element
- * @property {(finding: Finding, state: Selection) => void} update
+ * @property {(finding: Finding | null, state: State) => void} update
  */
 
 /**
  * The folded part of the page; each view is made when it is opened, for what is selected then.
  * @param {() => Reader | null} reader
- * @param {import("./page.js").PagePayload} payload
+ * @param {PagePayload} payload
  * @param {Host | null} host
  * @param {(reader: Reader) => void} loaded
  * @returns {Deeper}
  */
-export function deeper(reader, payload, host, loaded) {
+function deeper(reader, payload, host, loaded) {
   let open = "";
-  /** @type {Finding} */
-  let finding;
-  /** @type {Selection} */
+  /** @type {Finding | null} */
+  let finding = null;
+  /** @type {State} */
   let state;
-  const names = make("div", { class: "doors", role: "group", "aria-label": "Go deeper" });
-  const panel = make("div", { class: "panel", hidden: true });
-  const element = make("section", { class: "deeper" }, names, panel);
+  const names = make("div.doors", { role: "group", "aria-label": "Go deeper" });
+  const panel = make("div.panel", { hidden: true });
+  const element = make("section.deeper", names, panel);
 
   function doors() {
     const layers = reader() !== null || host !== null;
     const heads = reader()?.payload.layers.reduce((sum, layer) => sum + layer.heads, 0);
     /** @type {[string, string, boolean][]} */
     const all = [
-      ["circuit", "Strongest links", finding.circuit.length > 0],
+      ["circuit", "Strongest links", finding !== null && finding.circuit.length > 0],
       ["heads", heads ? `All ${heads} heads` : "All heads", layers],
       ["matrix", "Matrix", layers],
       [
         "measures",
         "All measures",
-        finding.kind !== "attention" ? host !== null || own() !== null : payload.explained !== null,
+        finding !== null && (canMeasure(finding) || own(finding) !== null),
       ],
-      ["layers", "Layer by layer", finding.reads.length > 0],
+      ["layers", "Layer by layer", finding !== null],
       ["compare", "Two sentences", host !== null || payload.compared !== null],
-      ["data", "Data", finding.reads.length > 0],
+      ["data", "Data", finding !== null],
     ];
     names.replaceChildren(
-      make("b", {}, "Go deeper"),
+      make("b", "Go deeper"),
       ...all
         .filter(([, , there]) => there)
         .map(([name, label]) =>
@@ -78,9 +63,13 @@ export function deeper(reader, payload, host, loaded) {
     );
   }
 
-  /** The measures of the selected word, if the page has them. */
-  function own() {
-    return payload.measures.find((one) => one.word === finding.word) ?? null;
+  /** @param {Finding} at */
+  const canMeasure = (at) => host !== null && at.kind !== "attention";
+
+  /** The measures of the selected word, if the page has them. @param {Finding} at */
+  function own(at) {
+    if (at.kind === "attention") return payload.explained;
+    return payload.measures.find((one) => one.word === at.word) ?? null;
   }
 
   function show() {
@@ -92,9 +81,7 @@ export function deeper(reader, payload, host, loaded) {
       .then(
         (made) => made && panel.replaceChildren(made),
         (error) =>
-          panel.replaceChildren(
-            make("p", { class: "note failed", role: "alert" }, String(error.message)),
-          ),
+          panel.replaceChildren(make("p.note.failed", { role: "alert" }, String(error.message))),
       );
   }
 
@@ -103,49 +90,43 @@ export function deeper(reader, payload, host, loaded) {
     const [at, which] = [finding, open];
     /** @type {Node} */
     let made;
-    if (open === "circuit") made = circuit(finding, state);
-    else if (open === "layers") made = layerByLayer(finding);
-    else if (open === "data") made = data(finding);
-    else if (open === "compare") made = comparison();
-    else if (open === "measures") made = await measured();
-    else made = heads(await read(), open);
+    if (at === null || open === "compare") made = comparison();
+    else if (open === "circuit") made = circuit(at, state);
+    else if (open === "layers") made = layerByLayer(at);
+    else if (open === "data") made = data(at);
+    else if (open === "measures") made = bars(await measured(at), "All measures");
+    else made = heads(await read(at), at, open);
     return at === finding && which === open ? made : null;
   }
 
-  async function read() {
+  /** @param {Finding} at */
+  async function read(at) {
     const there = reader();
     if (there !== null) return there;
     if (host === null) throw new Error("This page has no weights of other layers.");
-    panel.replaceChildren(make("p", { class: "note" }, "Looking …"));
-    const made = new Reader(await host.ask("attention", { text: finding.text }));
+    panel.replaceChildren(make("p.note", "Looking …"));
+    const made = new Reader(await host.ask("attention", { text: at.text }));
     loaded(made);
     return made;
   }
 
-  async function measured() {
-    if (finding.kind === "attention" && payload.explained !== null) {
-      const { text, word, lookedAt, methods } = payload.explained;
-      return measures(payload.texts[text].words[word], payload.texts[lookedAt].words, methods);
-    }
-    let found = own();
-    if (found === null && host !== null) {
-      panel.replaceChildren(make("p", { class: "note" }, "Measuring …"));
-      found = await host.ask("measures", {
-        text: finding.text,
-        word: asked(finding),
-      });
-    }
-    if (found === null) throw new Error("This page has the measures of its first word only.");
-    return measures(found.word, found.words, found.methods);
+  /** @param {Finding} at @returns {Promise<TableData>} */
+  async function measured(at) {
+    const found = own(at);
+    if (found !== null) return found.table;
+    if (host === null) throw new Error("This page has the measures of its first word only.");
+    panel.replaceChildren(make("p.note", "Measuring …"));
+    return (await host.ask("measures", { text: at.text, word: asked(at) })).table;
   }
 
   /**
    * All heads, or the matrix of one; the first opens the second.
    * @param {Reader} from
+   * @param {Finding} at
    * @param {string} which
    */
-  function heads(from, which) {
-    const place = spot(from, finding, state);
+  function heads(from, at, which) {
+    const place = spot(from, at, state);
     const context = {
       reader: from,
       state: place,
@@ -156,10 +137,10 @@ export function deeper(reader, payload, host, loaded) {
         else current.update();
       },
     };
-    /** @type {import("./matrix.js").Shown} */
+    /** @type {Shown} */
     let current;
-    const box = make("div", { class: "heads" });
-    /** @param {import("./matrix.js").Shown} view */
+    const box = make("div.heads");
+    /** @param {Shown} view */
     function shown(view) {
       current = view;
       box.replaceChildren(view.element);
@@ -170,9 +151,9 @@ export function deeper(reader, payload, host, loaded) {
   }
 
   function comparison() {
-    const box = make("div", { class: "comparison" });
-    const done = make("div", {});
-    if (host !== null) box.append(form(host, done, finding));
+    const box = make("div.comparison");
+    const done = make("div");
+    if (host !== null && finding !== null) box.append(form(host, done, finding));
     if (payload.compared !== null) done.append(compareView(payload.compared));
     box.append(done);
     return box;
@@ -182,7 +163,7 @@ export function deeper(reader, payload, host, loaded) {
     element,
     update: (next, selection) => {
       [finding, state] = [next, selection];
-      if (open === "" && payload.explained !== null && finding.kind === "attention")
+      if (open === "" && payload.explained !== null && finding?.kind === "attention")
         open = "measures";
       if (open === "" && payload.compared !== null) open = "compare";
       if (open === "compare" && panel.childElementCount > 0) doors();
@@ -195,22 +176,21 @@ export function deeper(reader, payload, host, loaded) {
  * The layer, head, query and key that are selected, as the views of all layers number them.
  * @param {Reader} reader
  * @param {Finding} finding
- * @param {Selection} state
- * @returns {import("./matrix.js").Spot}
+ * @param {State} state
+ * @returns {Spot}
  */
 function spot(reader, finding, state) {
   const { layers } = reader.payload;
   const kinds = finding.place === "cross" ? ["cross"] : ["self", "masked"];
   const own = layers.flatMap((layer, i) => (kinds.includes(layer.kind) ? [i] : []));
   const layer = own[Math.min(state.layer, own.length - 1)] ?? 0;
-  const { queries, keys } = reader.sides(layer, false);
-  const query = queries.list[finding.position < 0 ? queries.list.length - 1 : finding.position];
+  const { queries, keys } = reader.sides(layer);
+  const last = queries.list.length - 1;
   return {
     layer,
-    heads: [Math.min(state.head, layers[layer].heads - 1)],
-    query: query?.tokens[0] ?? -1,
-    key: keys.list[state.word]?.tokens[0] ?? -1,
-    tokens: false,
+    head: Math.min(state.head, layers[layer].heads - 1),
+    query: finding.position < 0 ? last : Math.min(finding.position, last),
+    key: state.word < keys.list.length ? state.word : -1,
   };
 }
 
@@ -231,7 +211,7 @@ function form(host, done, finding) {
   });
   const ask = async (/** @type {Event} */ event) => {
     event.preventDefault();
-    done.replaceChildren(make("p", { class: "note" }, "Comparing …"));
+    done.replaceChildren(make("p.note", "Comparing …"));
     try {
       const found = await host.ask("compare", {
         word: word.value,
@@ -241,7 +221,7 @@ function form(host, done, finding) {
       done.replaceChildren(compareView(found.compared));
     } catch (error) {
       const told = error instanceof Error ? error.message : String(error);
-      done.replaceChildren(make("p", { class: "note failed", role: "alert" }, told));
+      done.replaceChildren(make("p.note.failed", { role: "alert" }, told));
     }
   };
   return make(
@@ -253,7 +233,7 @@ function form(host, done, finding) {
   );
 }
 
-export function isDark() {
+function isDark() {
   const { theme } = document.documentElement.dataset;
   return theme === undefined
     ? matchMedia("(prefers-color-scheme: dark)").matches

@@ -1,62 +1,67 @@
 /** Elements, and numbers and texts as a person reads them. */
 
 const SVG = "http://www.w3.org/2000/svg";
+/** @type {Record<string, [number, number]>} Steps down and to the right. */
+const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 /** @typedef {string | number | boolean | null | undefined | EventListener | ((event: any) => void)} Attribute */
-/** @typedef {Node | string | null} Child */
+/** @typedef {Node | string | null | Record<string, Attribute>} Part */
 
 /**
- * An element; a text child goes in as text and never as markup. `on…` listens, `null` is left out.
+ * An element, named as in CSS: `p.note`. Its parts are children, texts, which never become markup,
+ * and attributes: `on…` listens, `null` is left out.
  * @template {keyof HTMLElementTagNameMap} K
- * @param {K} tag
- * @param {Record<string, Attribute>} [attributes]
- * @param {...Child} children
+ * @param {K | `${K}.${string}`} name
+ * @param {...Part} parts
  * @returns {HTMLElementTagNameMap[K]}
  */
-export function make(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  return dress(element, attributes, children);
+function make(name, ...parts) {
+  const [tag, ...classes] = name.split(".");
+  const element = /** @type {HTMLElementTagNameMap[K]} */ (document.createElement(tag));
+  element.classList.add(...classes);
+  return dress(element, parts);
 }
 
 /**
  * The same for SVG.
  * @template {keyof SVGElementTagNameMap} K
  * @param {K} tag
- * @param {Record<string, Attribute>} [attributes]
- * @param {...Child} children
+ * @param {...Part} parts
  * @returns {SVGElementTagNameMap[K]}
  */
-export function draw(tag, attributes = {}, ...children) {
+function draw(tag, ...parts) {
   const element = /** @type {SVGElementTagNameMap[K]} */ (document.createElementNS(SVG, tag));
-  return dress(element, attributes, children);
+  return dress(element, parts);
 }
 
 /**
  * @template {Element} E
  * @param {E} element
- * @param {Record<string, Attribute>} attributes
- * @param {Child[]} children
+ * @param {Part[]} parts
  * @returns {E}
  */
-function dress(element, attributes, children) {
-  for (const [name, value] of Object.entries(attributes)) {
-    if (typeof value === "function") {
-      element.addEventListener(name.slice(2), /** @type {EventListener} */ (value));
-    } else if (value === true) {
-      element.setAttribute(name, "");
-    } else if (value !== null && value !== undefined && value !== false) {
-      element.setAttribute(name, String(value));
-    }
+function dress(element, parts) {
+  for (const part of parts) {
+    if (part === null) continue;
+    if (typeof part === "string" || part instanceof Node) element.append(part);
+    else for (const [name, value] of Object.entries(part)) give(element, name, value);
   }
-  element.append(...children.filter((child) => child !== null));
   return element;
+}
+
+/** @param {Element} element @param {string} name @param {Attribute} value */
+function give(element, name, value) {
+  if (typeof value === "function")
+    element.addEventListener(name.slice(2), /** @type {EventListener} */ (value));
+  else if (value !== null && value !== undefined && value !== false)
+    element.setAttribute(name, value === true ? "" : String(value));
 }
 
 /**
  * A token or word made visible: spaces and control characters are drawn as signs.
  * @param {string} text
  */
-export function visible(text) {
+function visible(text) {
   if (text.trim() === "" && text !== "") {
     return Array.from(text, (c) => (c === " " ? "␣" : sign(c))).join("");
   }
@@ -78,7 +83,7 @@ function sign(character) {
  * @param {string} text
  * @returns {"rtl" | "ltr"}
  */
-export function direction(text) {
+function direction(text) {
   const strong =
     /\p{Script=Hebrew}|\p{Script=Arabic}|\p{Script=Syriac}|\p{Script=Thaana}|\p{Script=Nko}/u;
   const first = /\p{L}/u.exec(text);
@@ -89,31 +94,9 @@ export function direction(text) {
  * A weight, with three decimals.
  * @param {number} weight
  */
-export function share(weight) {
+function share(weight) {
   if (weight > 0 && weight < 0.0005) return "<0.001";
   return weight.toFixed(3);
-}
-
-/**
- * A number of any size, with a true minus.
- * @param {number} value
- */
-export function number(value) {
-  if (value === -Infinity) return "−∞";
-  const size = Math.abs(value);
-  const text =
-    size !== 0 && (size < 1e-4 || size >= 1e4) ? value.toExponential(2) : value.toFixed(4);
-  return (Number(text) === 0 ? text.replace("-", "") : text).replaceAll("-", "−");
-}
-
-/**
- * A percentage without needless decimals.
- * @param {number} part
- */
-export function percent(part) {
-  const hundred = part * 100;
-  const places = hundred >= 99.95 || hundred === 0 ? 0 : hundred >= 10 ? 1 : 2;
-  return `${Number(hundred.toFixed(places))} %`;
 }
 
 /**
@@ -124,7 +107,7 @@ export function percent(part) {
  * @param {number} [page]
  * @returns {number | null}
  */
-export function moved(event, at, count, page = 10) {
+function moved(event, at, count, page = 10) {
   const along = event.currentTarget;
   const turned = along instanceof Element && getComputedStyle(along).direction === "rtl";
   /** @type {Record<string, number>} */

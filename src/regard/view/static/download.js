@@ -1,16 +1,12 @@
 /** What is on the page as data, to copy or to save. */
 
-import { make } from "./dom.js";
-
-/** @typedef {import("./numbers.js").Finding} Finding */
-
 /**
  * Saves a text as a file.
  * @param {string} text
  * @param {string} name
  * @param {string} kind
  */
-export function saveText(text, name, kind) {
+function saveText(text, name, kind) {
   const url = URL.createObjectURL(new Blob([text], { type: kind }));
   const link = make("a", { href: url, download: name });
   document.body.append(link);
@@ -24,7 +20,7 @@ export function saveText(text, name, kind) {
  * @param {Finding} finding
  * @returns {Record<string, string | number>[]}
  */
-export function records(finding) {
+function records(finding) {
   return finding.attention.flatMap((heads, layer) =>
     heads.flatMap((row, head) =>
       row.map((attention, i) => ({
@@ -42,7 +38,7 @@ export function records(finding) {
 }
 
 /** @param {Record<string, string | number>[]} rows */
-export function csv(rows) {
+function csv(rows) {
   const names = Object.keys(rows[0]);
   /** @param {string | number} value */
   const field = (value) =>
@@ -55,15 +51,13 @@ export function csv(rows) {
 }
 
 /** @param {Finding} finding */
-export function data(finding) {
+function data(finding) {
   const rows = records(finding);
   return make(
-    "div",
-    { class: "data" },
-    make("p", {}, `${rows.length.toLocaleString("en")} links of the selected word, one line each.`),
+    "div.data",
+    make("p", `${rows.length.toLocaleString("en")} links of the selected word, one line each.`),
     make(
-      "p",
-      { class: "tools" },
+      "p.tools",
       make(
         "button",
         { onclick: () => saveText(csv(rows), "regard.csv", "text/csv") },
@@ -75,13 +69,13 @@ export function data(finding) {
         "Save as JSON",
       ),
     ),
-    finding.python === "" ? null : make("p", { class: "note" }, "As a DataFrame: "),
+    finding.python === "" ? null : make("p.note", "As a DataFrame: "),
     finding.python === ""
       ? null
       : make(
           "pre",
           { tabindex: 0 },
-          `import regard\n\nlens = regard.Lens.open()\nlens.why(${JSON.stringify(finding.text)}, ${JSON.stringify(finding.word)}).to_frame()`,
+          `import regard\n\nlens = regard.Lens.open(${JSON.stringify(finding.model)})\nlens.why(${JSON.stringify(finding.text)}, ${JSON.stringify(finding.word)}).to_frame()`,
         ),
   );
 }

@@ -1,87 +1,55 @@
 /** The figure: input above, output below, thin lines for the alignment, one thick ribbon. */
 
-import { direction, draw, make, moved } from "./dom.js";
-import { bare } from "./words.js";
-
-/** @typedef {import("./numbers.js").Finding} Finding */
-/** @typedef {import("./numbers.js").Selection} Selection */
-/** @typedef {import("./numbers.js").Select} Select */
-
 const LARGE = 21;
 const SMALL = 16;
 /** Words of a text from which on it is shown as running text. */
-export const MANY = 40;
-
-/** @typedef {{canWrite: (position: number) => boolean, canRead: boolean}} Can What can be selected. */
+const MANY = 40;
 
 /**
  * The words and an empty drawing; `join` draws the ribbons once the words have their places.
- * @param {Finding} finding
- * @param {Selection} state
- * @param {Select} select
- * @param {Can} can
+ * @param {Scene} scene
  */
-export function links(finding, state, select, can) {
+function links(scene) {
+  const { finding, state, select, can } = scene;
   const read = finding.reads[state.word];
-  const shown = readable(finding, state);
-  const above = make("div", {
-    class: "line above",
+  const shown = readable(scene);
+  const above = make("div.line.above", {
     role: "radiogroup",
     "aria-label": finding.labels.reads,
     dir: direction(finding.text),
   });
-  for (const i of shown) above.append(readWord(finding, state, shown, i, select));
+  for (const i of shown) above.append(readWord(scene, shown, i));
   const written = state.cut ? read.output : finding.output;
-  const below = make("div", {
-    class: "line below",
+  const below = make("div.line.below", {
     role: "group",
     "aria-label": finding.labels.writes,
     dir: direction(written.join(" ")),
   });
-  written.forEach((_, i) => below.append(writtenWord(finding, state, written, i, select, can)));
+  written.forEach((_, i) => below.append(writtenWord(scene, written, i)));
   const drawing = draw("svg", { class: "ribbons", "aria-hidden": "true" });
   const many = written.some((_, i) => i !== finding.position && can.canWrite(i));
   const attends = make(
-    "button",
-    { class: "aside", "data-focus": "asks", onclick: () => select({ asks: state.word }) },
+    "button.aside",
+    { "data-focus": "asks", onclick: () => select({ asks: state.word }) },
     "what ",
     make("b", { dir: "auto" }, bare(read.word)),
     " attends to while it is read",
   );
   return make(
-    "div",
-    { class: "figure" },
-    make(
-      "p",
-      { class: "label" },
-      finding.labels.reads,
-      can.canRead && !read.special ? attends : null,
-    ),
-    make(
-      "div",
-      { class: "duo" },
-      drawing,
-      above,
-      make("div", { class: "reach" }),
-      below,
-      scissors(finding, state, select),
-    ),
-    make(
-      "p",
-      { class: "label" },
-      finding.labels.writes + (many ? " · click a word to see where it looked" : ""),
-    ),
+    "div.figure",
+    make("p.label", finding.labels.reads, can.canRead && !read.special ? attends : null),
+    make("div.duo", drawing, above, make("div.reach"), below, scissors(scene)),
+    make("p.label", finding.labels.writes + (many ? " · click a word to see where it looked" : "")),
   );
 }
 
 /**
  * The button that cuts the selected link, or restores it.
- * @param {Finding} finding
- * @param {Selection} state
- * @param {Select} select
+ * @param {Scene} scene
  */
-export function scissors(finding, state, select) {
+function scissors({ finding, state, select }) {
   const read = finding.reads[state.word];
+  if (!read.measured) return make("b", read.looked.toFixed(2));
   return make(
     "button",
     {
@@ -93,28 +61,21 @@ export function scissors(finding, state, select) {
     },
     icon(state.cut),
     state.cut ? "restore" : "cut",
-    state.cut ? "" : make("b", {}, read.looked.toFixed(2)),
+    state.cut ? "" : make("b", read.looked.toFixed(2)),
   );
 }
 
 /**
  * The input words that are shown: special tokens only while selected.
- * @param {Finding} finding
- * @param {Selection} state
+ * @param {Scene} scene
  */
-export function readable(finding, state) {
+function readable({ finding, state }) {
   const all = finding.reads.map((_, i) => i);
   return all.filter((i) => !finding.reads[i].special || i === state.word);
 }
 
-/**
- * @param {Finding} finding
- * @param {Selection} state
- * @param {number[]} shown
- * @param {number} i
- * @param {Select} select
- */
-function readWord(finding, state, shown, i, select) {
+/** @param {Scene} scene @param {number[]} shown @param {number} i */
+function readWord({ finding, state, select }, shown, i) {
   const { word, looked } = finding.reads[i];
   const own = i === state.word;
   const place = shown.indexOf(i);
@@ -140,15 +101,8 @@ function readWord(finding, state, shown, i, select) {
   );
 }
 
-/**
- * @param {Finding} finding
- * @param {Selection} state
- * @param {string[]} written
- * @param {number} i
- * @param {Select} select
- * @param {Can} can
- */
-function writtenWord(finding, state, written, i, select, can) {
+/** @param {Scene} scene @param {string[]} written @param {number} i */
+function writtenWord({ finding, state, select, can }, written, i) {
   const own = i === finding.position;
   const changed = state.cut && written[i] !== finding.output[i];
   const kind = changed ? "word flip" : own ? "word on" : "word";
@@ -175,11 +129,10 @@ function icon(cut) {
 
 /**
  * Sizes the lines, then draws the ribbons between the words where they now stand.
+ * @param {Pick<Scene, "finding" | "state">} scene
  * @param {Element} root
- * @param {Finding} finding
- * @param {Selection} state
  */
-export function join(root, finding, state) {
+function join({ finding, state }, root) {
   const duo = /** @type {HTMLElement | null} */ (root.querySelector(".duo"));
   if (duo === null) return;
   const drawing = /** @type {SVGElement} */ (root.querySelector(".ribbons"));

@@ -13,6 +13,7 @@
  * @property {number[]} probabilities
  * @property {boolean} flips
  * @property {string} writes
+ * @property {boolean} measured
  * @property {string[]} output
  * @property {Span[]} headline
  * @property {Span[]} cut_headline
@@ -81,7 +82,7 @@
  * @property {number} at The place of the link in the row.
  */
 /**
- * @typedef {object} Selection What the whole page shows.
+ * @typedef {object} State What the whole page shows.
  * @property {number} written The written word, by its place in the output; -1 for one that is read.
  * @property {number} asks The word that is read whose attention is shown; -1 for a written one.
  * @property {number} word The input word that is looked at.
@@ -89,7 +90,14 @@
  * @property {number} head
  * @property {boolean} cut
  */
-/** @typedef {(change: Partial<Selection>) => void} Select */
+/** @typedef {(change: Partial<State>) => void} Select */
+/**
+ * @typedef {object} Scene What the parts of the page are drawn from.
+ * @property {Finding} finding
+ * @property {State} state
+ * @property {Select} select
+ * @property {{canWrite: (position: number) => boolean, canRead: boolean}} can what can be selected
+ */
 
 /** @type {WeakMap<Packed, Float64Array>} */
 const UNPACKED = new WeakMap();
@@ -100,7 +108,7 @@ const UNPACKED = new WeakMap();
  * @param {...number} at
  * @returns {Float64Array}
  */
-export function vector(packed, ...at) {
+function vector(packed, ...at) {
   let values = UNPACKED.get(packed);
   if (values === undefined) {
     const bytes = Uint8Array.from(atob(packed.data), (c) => c.charCodeAt(0));
@@ -118,7 +126,7 @@ export function vector(packed, ...at) {
  * How a server is asked for a finding: by the number of its word where words are numbered.
  * @param {Finding} finding
  */
-export function asked({ kind, position, word }) {
+function asked({ kind, position, word }) {
   return kind === "translation" || kind === "vector" ? position : word;
 }
 
@@ -126,7 +134,7 @@ export function asked({ kind, position, word }) {
  * A probability as people read it: 92 %, 0.4 %, 0 %.
  * @param {number} part
  */
-export function rounded(part) {
+function rounded(part) {
   const places = part >= 0.0005 && part < 0.01 ? 1 : 0;
   return `${(100 * part).toFixed(places)}\u00a0%`;
 }
@@ -136,7 +144,7 @@ export function rounded(part) {
  * @param {number} value
  * @param {number} places
  */
-export function fixed(value, places) {
+function fixed(value, places) {
   const text = value.toFixed(places);
   return (Number(text) === 0 ? text.replace("-", "") : text).replace("-", "−");
 }
@@ -145,7 +153,7 @@ export function fixed(value, places) {
  * The colour of a value in −1 … 1: blue above zero, orange below.
  * @param {number} value
  */
-export function shade(value) {
+function shade(value) {
   const size = Math.round(100 * Math.min(1, Math.abs(value)));
   return `color-mix(in srgb, var(${value < 0 ? "--other" : "--accent"}) ${size}%, var(--empty))`;
 }

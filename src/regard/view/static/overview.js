@@ -1,51 +1,39 @@
 /** The overview: every head of every layer as a small map, with its entropy; click to enter. */
 
-import { strength } from "./colour.js";
-import { make, visible } from "./dom.js";
-
-/** @typedef {import("./matrix.js").Context} Context */
-/** @typedef {import("./matrix.js").Shown} Shown */
-
 const SIDE = 48;
 
-/**
- * @param {Context} context
- * @returns {Shown}
- */
-export function overviewView(context) {
+/** @param {Context} context @returns {Shown} */
+function overviewView(context) {
   const { reader, state, set } = context;
   const { layers } = reader.payload;
   const widest = Math.max(...layers.map((layer) => layer.heads));
-  const grid = make("div", {
-    class: "atlas",
+  const grid = make("div.atlas", {
     role: "group",
     "aria-label": "All layers and heads",
     onkeydown: (/** @type {KeyboardEvent} */ event) => along(event),
   });
   grid.style.gridTemplateColumns = `max-content repeat(${widest}, minmax(34px, 84px))`;
-  const live = make("p", { class: "live", "aria-live": "polite" });
+  const live = make("p.live", { "aria-live": "polite" });
   const element = make(
     "div",
-    {},
     live,
     grid,
     make(
-      "p",
-      { class: "note" },
+      "p.note",
       "Each map is one head: rows attend, columns are attended to. The bar below is its entropy: " +
         "short where each word attends to few others. Click a map to enlarge it.",
     ),
   );
   /** @type {HTMLButtonElement[][]} */
   const buttons = [];
-  let painted = "";
+  let drawn = "";
 
   grid.append(make("span"));
   for (let head = 0; head < widest; head += 1) {
-    grid.append(make("span", { class: "column" }, String(head)));
+    grid.append(make("span.column", String(head)));
   }
   layers.forEach((layer, i) => {
-    grid.append(make("span", { class: "name", dir: "auto" }, visible(layer.name)));
+    grid.append(make("span.name", { dir: "auto" }, visible(layer.name)));
     const row = Array.from({ length: layer.heads }, (_, head) => {
       const entropy = reader.meanEntropy(i, head);
       const gauge = make("i");
@@ -58,12 +46,12 @@ export function overviewView(context) {
           "aria-label": told,
           "data-entropy": entropy.toFixed(4),
           tabindex: -1,
-          onclick: () => set({ view: "matrix", layer: i, heads: [head] }),
+          onclick: () => set({ view: "matrix", layer: i, head }),
           onmouseenter: () => say(i, head),
           onfocus: () => say(i, head),
         },
         make("canvas", { width: SIDE, height: SIDE }),
-        make("span", { class: "gauge" }, gauge),
+        make("span.gauge", gauge),
       );
     });
     buttons.push(row);
@@ -74,7 +62,7 @@ export function overviewView(context) {
   function say(layer, head) {
     const entropy = reader.meanEntropy(layer, head);
     live.replaceChildren(
-      make("b", {}, `${visible(reader.layer(layer).name)}, head ${head}`),
+      make("b", `${visible(reader.layer(layer).name)}, head ${head}`),
       ` entropy ${entropy.toFixed(2)} of 1`,
     );
   }
@@ -85,9 +73,7 @@ export function overviewView(context) {
     const layer = buttons.findIndex((row) => row.includes(active));
     if (layer < 0) return;
     const head = buttons[layer].indexOf(active);
-    /** @type {Record<string, [number, number]>} */
-    const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-    const step = steps[event.key];
+    const step = ARROWS[event.key];
     if (!step) return;
     event.preventDefault();
     const row = buttons[Math.min(buttons.length - 1, Math.max(0, layer + step[0]))];
@@ -108,37 +94,31 @@ export function overviewView(context) {
     const [high, wide] = [Math.min(SIDE, queries), Math.min(SIDE, keys)];
     canvas.width = wide;
     canvas.height = high;
-    const most = new Uint16Array(wide * high);
+    const most = new Float32Array(wide * high);
     for (let query = 0; query < queries; query += 1) {
       const line = Math.floor((query * high) / queries) * wide;
       const row = head * queries + query;
       for (let at = rows.offsets[row]; at < rows.offsets[row + 1]; at += 1) {
         const pixel = line + Math.floor((rows.keys[at] * wide) / keys);
-        if (rows.weights[at] > most[pixel]) most[pixel] = rows.weights[at];
+        most[pixel] = Math.max(most[pixel], rows.weights[at]);
       }
     }
     const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-    const image = pen.createImageData(wide, high);
-    const palette = context.colours();
-    most.forEach((weight, i) => {
-      const [r, g, b] = palette.channels(strength(weight / 65535));
-      image.data.set([r, g, b, 255], 4 * i);
-    });
-    pen.putImageData(image, 0, 0);
+    pen.putImageData(painted(pen, most, wide, UNIT, context.colours()), 0, 0);
   }
 
   function update() {
-    const [layer, head] = [state.layer, state.heads[0]];
+    const { layer, head } = state;
     buttons.flat().forEach((button) => {
       button.tabIndex = button === buttons[layer][head] ? 0 : -1;
     });
     if (live.textContent === "") say(layer, head);
     const theme = String(context.colours().dark);
-    if (painted === theme) return;
-    painted = theme;
+    if (drawn === theme) return;
+    drawn = theme;
     // One layer at a time, so that a long text does not hold up the page.
     const next = (/** @type {number} */ i) => {
-      if (i >= layers.length || painted !== theme) return;
+      if (i >= layers.length || drawn !== theme) return;
       for (let each = 0; each < layers[i].heads; each += 1) paint(i, each);
       setTimeout(() => next(i + 1), 0);
     };

@@ -1,34 +1,19 @@
 /** The page: one selection, and everything drawn from it. */
 
-import { attended } from "./attended.js";
-import { bar } from "./bar.js";
-import { choices, columns } from "./bars.js";
-import { Reader } from "./data.js";
-import { deeper } from "./deeper.js";
-import { make } from "./dom.js";
-import { MANY, join, links } from "./links.js";
-import { asked } from "./numbers.js";
-import { reading, reveal } from "./reading.js";
-import { server } from "./server.js";
-import { grid, six } from "./steps.js";
-import { sentence } from "./words.js";
-
-/** @typedef {import("./numbers.js").Finding} Finding */
-/** @typedef {import("./numbers.js").Selection} Selection */
 /**
  * @typedef {object} Parts What a page has beside the weights of the layers.
  * @property {Finding[]} findings
- * @property {import("./numbers.js").Packed[]} vectors
- * @property {{word: string, words: string[], methods: import("./data.js").MethodData[]}[]} measures
+ * @property {Packed[]} vectors
+ * @property {{word: string, table: TableData}[]} measures
  * @property {Record<string, string>} labels
- * @property {{model: string, examples: import("./bar.js").Example[]} | null} served
+ * @property {{model: string, examples: Example[]} | null} served
  */
-/** @typedef {import("./data.js").Payload & Parts} PagePayload */
+/** @typedef {Payload & Parts} PagePayload */
 /**
  * @typedef {object} Host What answers questions: a server; a saved page has none.
  * @property {(kind: string, question: object) => Promise<any>} ask
  * @property {(question: {text: string, word: string | number}) => Promise<string>} page
- * @property {import("./bar.js").Example[]} examples
+ * @property {Example[]} examples
  */
 
 /**
@@ -37,8 +22,8 @@ import { sentence } from "./words.js";
  * @param {PagePayload} payload
  * @param {Host | null} host
  */
-export function show(root, payload, host) {
-  /** @type {Selection} */
+function show(root, payload, host) {
+  /** @type {State} */
   const state = { written: -1, asks: -1, word: 0, layer: 0, head: 0, cut: false };
   let findings = unpacked(payload);
   let visits = 0;
@@ -46,14 +31,14 @@ export function show(root, payload, host) {
   const name = payload.served?.model ?? findings[0]?.model ?? "";
   const top = bar(name, host, (text, word) => void visit(text, word));
   const live = make("h1", { "aria-live": "polite" });
-  const main = make("main", {});
+  const main = make("main");
   const depths = deeper(
     () => reader,
     payload,
     host,
     (made) => (reader = made),
   );
-  const wrap = make("div", { class: "wrap" }, top.element, live, main, depths.element);
+  const wrap = make("div.wrap", top.element, live, main, depths.element);
   root.replaceChildren(wrap);
 
   /** The finding that is shown: about a written word, or about one that is read. */
@@ -64,17 +49,13 @@ export function show(root, payload, host) {
     return findings.find((one) => one.position === state.written) ?? findings[0];
   }
 
-  /**
-   * @param {Partial<Selection>} change
-   * @returns {Promise<void>}
-   */
+  /** @param {Partial<State>} change @returns {Promise<void>} */
   async function select(change) {
     try {
       if (change.written !== undefined) await write(change.written);
       if (change.asks !== undefined && change.asks >= 0) {
         await layers();
-        if (reader !== null && change.asks >= reader.units(textOf(reader), false).list.length)
-          return;
+        if (reader !== null && change.asks >= reader.units(textOf(reader)).list.length) return;
       }
     } catch (error) {
       top.tell(error instanceof Error ? error.message : String(error), true);
@@ -90,6 +71,7 @@ export function show(root, payload, host) {
       change = { cut: false, layer, head, ...change };
     }
     Object.assign(state, change);
+    state.cut &&= finding.reads[state.word].measured;
     paint();
     remember();
   }
@@ -170,13 +152,13 @@ export function show(root, payload, host) {
       finding.kind === "attention" ||
       finding.kind === "vector" ||
       Math.max(finding.reads.length, finding.output.length) > MANY;
-    const pick = (/** @type {Partial<Selection>} */ change) => void select(change);
+    const pick = (/** @type {Partial<State>} */ change) => void select(change);
+    const scene = { finding, state, select: pick, can };
     const back =
       state.asks >= 0 && findings.length > 0
         ? make(
-            "button",
+            "button.aside.back",
             {
-              class: "aside back",
               "data-focus": "back",
               onclick: () => pick({ written: shown.position }),
             },
@@ -186,33 +168,29 @@ export function show(root, payload, host) {
         : "";
     main.replaceChildren(
       make(
-        "div",
-        { class: "card" },
+        "div.card",
         back,
-        running ? reading(finding, state, pick, can) : links(finding, state, pick, can),
+        running ? reading(scene) : links(scene),
         make(
           "div",
           { class: finding.kind === "attention" ? "two one" : "two" },
-          finding.kind === "attention" ? "" : choices(finding, state),
-          columns(finding, state, pick),
+          finding.kind === "attention" ? "" : choices(scene),
+          columns(scene),
         ),
       ),
-      make("p", { class: "say" }, ...sentence(told)),
-      finding.note === "" ? "" : make("p", { class: "note" }, finding.note),
-      make("div", { class: "deep" }, grid(finding, state, pick), six(finding, state)),
+      make("p.say", ...sentence(told)),
+      finding.note === "" ? "" : make("p.note", finding.note),
+      make("div.deep", grid(scene), six(scene)),
     );
-    join(main, finding, state);
+    join(scene, main);
     reveal(main, state);
     depths.update(finding, state);
     if (focus !== null && focus !== undefined) refocus(root, focus);
   }
 
-  addEventListener("resize", () => {
-    if (main.childElementCount > 0) join(main, current(), state);
-  });
-  void document.fonts.ready.then(() => {
-    if (main.childElementCount > 0) join(main, current(), state);
-  });
+  const again = () => main.childElementCount > 0 && join({ finding: current(), state }, main);
+  addEventListener("resize", again);
+  void document.fonts.ready.then(again);
   if (host !== null) {
     addEventListener("popstate", () => void opened());
     void opened();
@@ -220,11 +198,11 @@ export function show(root, payload, host) {
   else if (reader !== null) void select({ asks: begin(reader) });
   else if (payload.compared !== null) {
     live.replaceChildren(
-      make("em", { class: "look", dir: "auto" }, payload.compared.word),
+      make("em.look", { dir: "auto" }, payload.compared.word),
       " in two sentences",
     );
     top.update("", "", "");
-    depths.update(nothing(payload.labels), state);
+    depths.update(null, state);
   }
 
   /** What the address asks for, or the first example. */
@@ -279,56 +257,14 @@ function textOf({ payload: { explained, texts, layers } }) {
  */
 function begin(reader) {
   const { explained } = reader.payload;
-  const { list } = reader.units(textOf(reader), false);
+  const { list } = reader.units(textOf(reader));
   const found = list.findIndex((unit) => unit.place === explained?.word);
   if (found >= 0) return found;
   const real = list.flatMap((unit, i) => (unit.place >= 0 ? [i] : []));
   return real.at(-1) ?? 0;
 }
 
-/**
- * A finding about nothing, for a page that only compares.
- * @param {Record<string, string>} labels
- * @returns {Finding}
- */
-function nothing(labels) {
-  const none = {
-    kind: "attention",
-    place: "",
-    model: "",
-    text: "",
-    word: "",
-    instead: "",
-    note: "",
-    python: "",
-  };
-  const empty = {
-    output: [],
-    alignment: [],
-    alternatives: [],
-    reads: [],
-    caption: [],
-    attention: [],
-    effects: [],
-    measured: [],
-    circuit: [],
-  };
-  return {
-    ...none,
-    ...empty,
-    probability: 1,
-    position: -1,
-    selected: 0,
-    columns: 0,
-    labels,
-    row: null,
-  };
-}
-
-/**
- * @param {Element} root
- * @param {string} focus
- */
+/** @param {Element} root @param {string} focus */
 function refocus(root, focus) {
   const all = /** @type {HTMLElement[]} */ ([...root.querySelectorAll("[data-focus]")]);
   all.find((one) => one.dataset.focus === focus)?.focus({ preventScroll: true });

@@ -1,42 +1,27 @@
 /** The figure of a text that is read as a whole: words shaded by attention, and a strip of it all. */
 
-import { direction, make, moved, visible } from "./dom.js";
-import { scissors } from "./links.js";
-import { bare } from "./words.js";
-
-/** @typedef {import("./numbers.js").Finding} Finding */
-/** @typedef {import("./numbers.js").Selection} Selection */
-/** @typedef {import("./numbers.js").Select} Select */
-
 const STRIP = 60;
 
-/**
- * @param {Finding} finding
- * @param {Selection} state
- * @param {Select} select
- * @param {import("./links.js").Can} can
- */
-export function reading(finding, state, select, can) {
+/** @param {Scene} scene */
+function reading(scene) {
+  const { finding, state } = scene;
   const own = finding.kind === "attention" || finding.kind === "vector";
   const most = Math.max(1e-9, ...finding.reads.map((read) => (read.special ? 0 : read.looked)));
-  const text = make("div", { class: "text", dir: direction(finding.text), tabindex: 0 });
+  const text = make("div.text", { dir: direction(finding.text), tabindex: 0 });
   finding.reads.forEach((_, i) => {
     if (finding.reads[i].special && i !== state.word) return;
-    text.append(textWord(finding, state, i, most, own, select, can), " ");
+    text.append(textWord(scene, i, most, own), " ");
   });
   text.setAttribute("role", "group");
   text.setAttribute("aria-label", finding.labels.reads);
   const long = finding.reads.length > STRIP;
-  const cuts = finding.kind === "attention" ? null : scissors(finding, state, select);
   return make(
-    "div",
-    { class: "figure reading" },
-    make("p", { class: "label" }, finding.labels.reads, long ? strip(finding, most, text) : null),
+    "div.figure.reading",
+    make("p.label", finding.labels.reads, long ? strip(finding, most, text) : null),
     text,
     make(
-      "div",
-      { class: "link" },
-      make("span", { class: "from", dir: "auto" }, finding.word),
+      "div.link",
+      make("span.from", { dir: "auto" }, finding.word),
       " → ",
       make(
         "span",
@@ -44,22 +29,14 @@ export function reading(finding, state, select, can) {
         bare(finding.reads[state.word].word),
       ),
       " ",
-      cuts ?? make("b", {}, finding.reads[state.word].looked.toFixed(2)),
+      scissors(scene),
     ),
-    own ? null : written(finding, state, select, can.canWrite),
+    own ? null : written(scene),
   );
 }
 
-/**
- * @param {Finding} finding
- * @param {Selection} state
- * @param {number} i
- * @param {number} most
- * @param {boolean} own
- * @param {Select} select
- * @param {import("./links.js").Can} can
- */
-function textWord(finding, state, i, most, own, select, can) {
+/** @param {Scene} scene @param {number} i @param {number} most @param {boolean} own */
+function textWord({ finding, state, select, can }, i, most, own) {
   const { word, looked } = finding.reads[i];
   const asks = own && i === finding.position;
   const chosen = i === state.word;
@@ -102,7 +79,7 @@ function textWord(finding, state, i, most, own, select, can) {
  * The selection of another word that attends: with what its vector depends on, if that is known.
  * @param {Finding} finding
  * @param {number} i
- * @param {import("./links.js").Can} can
+ * @param {Scene["can"]} can
  */
 function asking(finding, i, can) {
   if (finding.position < 0) return { word: i }; // the text that attends is another
@@ -111,34 +88,14 @@ function asking(finding, i, can) {
 
 /**
  * What is written, as running text; a word can be selected.
- * @param {Finding} finding
- * @param {Selection} state
- * @param {Select} select
- * @param {(position: number) => boolean} canWrite
+ * @param {Scene} scene
  */
-function written(finding, state, select, canWrite) {
+function written(scene) {
+  const { finding, state } = scene;
   const words = state.cut ? finding.reads[state.word].output : finding.output;
-  const line = make("div", { class: "text written", dir: direction(words.join(" ")) });
-  words.forEach((word, i) => {
-    const own = i === finding.position;
-    const changed = state.cut && word !== finding.output[i];
-    const attributes = {
-      class: changed ? "word flip" : own ? "word on" : "word",
-      dir: "auto",
-      "data-written": i,
-    };
-    line.append(
-      own || !canWrite(i)
-        ? make("span", attributes, word)
-        : make(
-            "button",
-            { ...attributes, "data-focus": `written ${i}`, onclick: () => select({ written: i }) },
-            word,
-          ),
-      " ",
-    );
-  });
-  return make("div", {}, make("p", { class: "label" }, finding.labels.writes), line);
+  const line = make("div.text.written", { dir: direction(words.join(" ")) });
+  words.forEach((_, i) => line.append(writtenWord(scene, words, i), " "));
+  return make("div", make("p.label", finding.labels.writes), line);
 }
 
 /**
@@ -148,8 +105,7 @@ function written(finding, state, select, canWrite) {
  * @param {HTMLElement} text
  */
 function strip(finding, most, text) {
-  const canvas = make("canvas", {
-    class: "whole",
+  const canvas = make("canvas.whole", {
     height: 1,
     width: Math.min(1200, finding.reads.length),
     role: "img",
@@ -180,9 +136,9 @@ function strip(finding, most, text) {
 /**
  * Brings the selected word into sight.
  * @param {Element} root
- * @param {Selection} state
+ * @param {State} state
  */
-export function reveal(root, state) {
+function reveal(root, state) {
   const text = /** @type {HTMLElement | null} */ (root.querySelector(".text"));
   const word = /** @type {HTMLElement | null} */ (
     text?.querySelector(`[data-read="${state.word}"]`) ?? null

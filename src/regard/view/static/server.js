@@ -1,10 +1,7 @@
 /** A server as the host of the page: questions go out as JSON, and come back as JSON. */
 
-/**
- * @param {import("./bar.js").Example[]} examples
- * @returns {import("./page.js").Host}
- */
-export function server(examples) {
+/** @param {Example[]} examples @returns {Host} */
+function server(examples) {
   return {
     examples,
     ask: async (kind, question) => (await post(kind, question)).json(),
@@ -12,10 +9,7 @@ export function server(examples) {
   };
 }
 
-/**
- * @param {string} kind
- * @param {object} question
- */
+/** @param {string} kind @param {object} question */
 async function post(kind, question) {
   let reply;
   try {

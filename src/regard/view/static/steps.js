@@ -1,59 +1,46 @@
 /** Where exactly, and how: layers × heads of the selected link, and its six steps. */
 
-import { make } from "./dom.js";
-import { fixed, rounded, shade, vector } from "./numbers.js";
-import { bare } from "./words.js";
-
-/** @typedef {import("./numbers.js").Finding} Finding */
-/** @typedef {import("./numbers.js").Selection} Selection */
-/** @typedef {import("./numbers.js").Select} Select */
-
 const SHOWN = 4;
 const FAINT = 0.04;
 
 /**
  * The weight of the link in every head; a bar below tells what cutting it there alone changes.
- * @param {Finding} finding
- * @param {Selection} state
- * @param {Select} select
+ * @param {Scene} scene
  */
-export function grid(finding, state, select) {
+function grid(scene) {
+  const { finding, state } = scene;
   const heads = Math.max(...finding.attention.map((layer) => layer.length));
-  const table = make("div", { class: "grid", role: "group", "aria-label": "layers and heads" });
+  const table = make("div.grid", { role: "group", "aria-label": "layers and heads" });
   table.style.setProperty("--heads", String(heads));
-  table.append(make("span", {}));
-  for (let head = 0; head < heads; head++) table.append(make("span", { class: "top" }, `${head}`));
+  table.append(make("span"));
+  for (let head = 0; head < heads; head++) table.append(make("span.top", `${head}`));
   const most = Math.max(0.5, ...finding.effects.flat(2).map(Math.abs));
   finding.attention.forEach((layer, l) => {
-    table.append(make("span", {}, `layer ${l}`));
-    layer.forEach((weights, h) => table.append(cell(finding, state, l, h, weights, most, select)));
-    for (let head = layer.length; head < heads; head++) table.append(make("span", {}));
+    table.append(make("span", `layer ${l}`));
+    layer.forEach((weights, h) => table.append(cell(scene, l, h, weights, most)));
+    for (let head = layer.length; head < heads; head++) table.append(make("span"));
   });
   const { word } = finding.reads[state.word];
   return make(
-    "section",
-    { class: "where" },
+    "section.where",
     make(
       "h2",
-      {},
       "Where ",
       make("span", { dir: "auto" }, `${finding.word} → ${bare(word)}, layers × heads`),
     ),
-    make("div", { class: "scroll" }, table),
-    make("p", { class: "note effect" }, said(finding, state)),
+    make("div.scroll", table),
+    make("p.note.effect", said(scene)),
   );
 }
 
 /**
- * @param {Finding} finding
- * @param {Selection} state
+ * @param {Scene} scene
  * @param {number} layer
  * @param {number} head
  * @param {number[]} weights
  * @param {number} most
- * @param {Select} select
  */
-function cell(finding, state, layer, head, weights, most, select) {
+function cell({ finding, state, select }, layer, head, weights, most) {
   const weight = state.cut ? 0 : weights[state.word];
   const effect = effectOf(finding, layer, head, state.word)?.value ?? 0;
   const share = Math.min(1, Math.abs(effect) / most);
@@ -90,11 +77,8 @@ function effectOf(finding, layer, head, word) {
   return { value, measured: found !== undefined };
 }
 
-/**
- * @param {Finding} finding
- * @param {Selection} state
- */
-function said(finding, state) {
+/** @param {Scene} scene */
+function said({ finding, state }) {
   const { layer, head, word } = state;
   const weight = finding.attention[layer][head][word].toFixed(2);
   const effect = effectOf(finding, layer, head, word);
@@ -111,15 +95,14 @@ function said(finding, state) {
 
 /**
  * The six steps of the selected link in the selected head, with the model's own numbers.
- * @param {Finding} finding
- * @param {Selection} state
+ * @param {Scene} scene
  */
-export function six(finding, state) {
+function six(scene) {
+  const { finding, state } = scene;
   const { layer, head } = state;
   const key = bare(finding.reads[state.word].word);
   const title = make(
     "h2",
-    {},
     "How ",
     make(
       "span",
@@ -130,20 +113,19 @@ export function six(finding, state) {
   const numbers = linkNumbers(finding, state);
   const body =
     numbers === null
-      ? make("p", { class: "note" }, "This page has no numbers of this link; lens.steps(…) has.")
-      : flow(finding, state, numbers, key);
+      ? make("p.note", "This page has no numbers of this link; lens.steps(…) has.")
+      : flow(scene, numbers, key);
   const before =
     "The query and the score are those before the cut; in later layers they change, too.";
-  const told =
-    state.cut && numbers !== null && layer > 0 ? make("p", { class: "note" }, before) : "";
-  return make("section", { class: "how" }, title, body, told);
+  const told = state.cut && numbers !== null && layer > 0 ? make("p.note", before) : "";
+  return make("section.how", title, body, told);
 }
 
 /**
  * The numbers of the selected link in the selected head, or null where there are none.
  * @param {Finding} finding
- * @param {Selection} state
- * @returns {import("./numbers.js").LinkNumbers | null}
+ * @param {State} state
+ * @returns {LinkNumbers | null}
  */
 function linkNumbers(finding, { word, layer, head }) {
   const { row } = finding;
@@ -163,13 +145,9 @@ function linkNumbers(finding, { word, layer, head }) {
   };
 }
 
-/**
- * @param {Finding} finding
- * @param {Selection} state
- * @param {import("./numbers.js").LinkNumbers} numbers
- * @param {string} key
- */
-function flow(finding, state, numbers, key) {
+/** @param {Scene} scene @param {LinkNumbers} numbers @param {string} key */
+function flow(scene, numbers, key) {
+  const { finding, state } = scene;
   const { cut } = state;
   const { q, k, v, output, product, scaled, weight: own } = numbers;
   const weight = cut ? 0 : own;
@@ -214,16 +192,13 @@ function flow(finding, state, numbers, key) {
       "Sum",
       note(`over ${finding.reads.length} words: what the head hands on`),
       cells(after, sizes[1]),
-      outcome(finding, state),
+      outcome(scene),
     ),
   );
 }
 
-/**
- * @param {Finding} finding
- * @param {Selection} state
- */
-function outcome(finding, state) {
+/** @param {Scene} scene */
+function outcome({ finding, state }) {
   if (finding.alternatives.length === 0) return note("and, with the other heads, the vector");
   const read = finding.reads[state.word];
   const p = state.cut
@@ -235,7 +210,6 @@ function outcome(finding, state) {
   const told = p === undefined ? word : `${word} ${rounded(p)}`;
   return make(
     "p",
-    {},
     state.cut ? "and, cut in all heads, " : "and, with the others, ",
     make("b", { class: state.cut && read.flips ? "cut" : "look", dir: "auto" }, told),
   );
@@ -243,7 +217,7 @@ function outcome(finding, state) {
 
 /**
  * The largest weights of the head; without the link the others share its weight.
- * @param {import("./numbers.js").LinkNumbers} numbers
+ * @param {LinkNumbers} numbers
  * @param {boolean} cut
  */
 function softmax({ row, at, weight: own }, cut) {
@@ -252,29 +226,26 @@ function softmax({ row, at, weight: own }, cut) {
     return /** @type {[string, number]} */ ([word, share]);
   });
   shares.sort((a, b) => b[1] - a[1]);
-  const list = make("span", { class: "mini" });
+  const list = make("span.mini");
   for (const [word, share] of shares.slice(0, SHOWN)) {
-    const bar = make("i", {});
+    const bar = make("i");
     bar.style.width = `${100 * share}%`;
     const name = make("span", { dir: "auto" }, bare(word));
-    list.append(make("span", { title: share.toFixed(4) }, name, make("span", {}, bar)));
+    list.append(make("span", { title: share.toFixed(4) }, name, make("span", bar)));
   }
   return list;
 }
 
-/**
- * @param {string} name
- * @param {...(HTMLElement | string)} children
- */
+/** @param {string} name @param {...(HTMLElement | string)} children */
 function step(name, ...children) {
-  return make("li", {}, make("h3", {}, name), ...children);
+  return make("li", make("h3", name), ...children);
 }
 
 /** @param {string} text */
 const note = (text) => make("p", { dir: "auto" }, text);
 
 /** @param {string} text */
-const big = (text) => make("strong", {}, text);
+const big = (text) => make("strong", text);
 
 /** @param {...Float64Array} vectors */
 function extent(...vectors) {
@@ -287,8 +258,7 @@ function extent(...vectors) {
  * @param {number} most
  */
 function cells(values, most) {
-  const row = make("span", {
-    class: "vector",
+  const row = make("span.vector", {
     role: "img",
     "aria-label": `${values.length} numbers`,
   });

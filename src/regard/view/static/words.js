@@ -1,15 +1,11 @@
 /** Words and sentences as elements. */
 
-import { make } from "./dom.js";
-
-/** @typedef {import("./numbers.js").Span} Span */
-
 /**
  * The elements of a sentence: mentioned words stand apart by colour, and keep their direction.
  * @param {Span[]} told
  * @returns {(HTMLElement | string)[]}
  */
-export function sentence(told) {
+function sentence(told) {
   return told.map(([text, role]) =>
     role === "" ? text : make("em", { class: role, dir: "auto" }, text),
   );
@@ -19,6 +15,6 @@ export function sentence(told) {
  * A word without the punctuation behind it.
  * @param {string} word
  */
-export function bare(word) {
+function bare(word) {
   return word.replace(/[.,;:!?…。、，！？]+$/u, "") || word;
 }
