@@ -172,3 +172,17 @@ def test_as_a_program() -> None:
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr == "regard: Vectors: 'queem' has no vector; did you mean 'queen'?\n"
+
+
+def test_search(run: Run) -> None:
+    Path("texts.txt").write_text("the queen\na cat\nnothing\n", encoding="utf-8")
+    best = V.search("king", ["the queen", "a cat", "nothing"])
+    lines = [f"{one.similarity:.4f}\t{one.number + 1}\t{one.text}" for one in best]
+    assert run("search", "king", "texts.txt", "--in", "v.txt") == lines
+    assert (
+        run("search", "king", "--in", "v.txt", "-n", "1", stdin="the queen\na cat\n") == lines[:1]
+    )
+    (told,) = run("search", "king", "texts.txt", "--in", "v.txt", "-n", "1", "--json")
+    assert json.loads(told)["line"] == best[0].number + 1
+    with pytest.raises(WordError, match="none of the words has a vector"):
+        run("search", "unheard", "texts.txt", "--in", "v.txt")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional as F
 
-from regard.errors import DtypeError, OptionError, ShapeError
+from regard.errors import DtypeError, FileError, OptionError, ShapeError
 from regard.nn import Classifier, TransformerConfig
 
 VOCABULARY, CLASSES = 31, 3
@@ -103,3 +104,23 @@ def test_bad_words_and_classes() -> None:
         classifier()(torch.full((2, 5), VOCABULARY))
     with pytest.raises(OptionError, match="Classifier: classes=0, expected 1 or more"):
         Classifier(TransformerConfig.preset("tiny", vocabulary=9), 0)
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    model = classifier(position="learned", norm="rmsnorm")
+    model.save(tmp_path / "model.safetensors")
+    loaded = Classifier.load(tmp_path / "model.safetensors")
+    assert loaded.config == model.config
+    assert not loaded.training
+    source = torch.tensor([[3, 4, 5, 6]])
+    assert torch.equal(loaded(source), model(source))
+
+
+def test_bad_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"expected to end in \.safetensors, got 'model\.pt'"):
+        classifier().save("model.pt")
+    with pytest.raises(FileError, match="not a file that"):
+        Classifier.load(tmp_path / "absent.safetensors")
+    (tmp_path / "bad.safetensors").write_bytes(b"no weights here")
+    with pytest.raises(FileError, match="not a file that"):
+        Classifier.load(tmp_path / "bad.safetensors")

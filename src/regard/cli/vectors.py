@@ -164,6 +164,26 @@ def similarity(
     _remark(found.skipped)
 
 
+@app.command()
+def search(
+    query: Annotated[str, typer.Argument(help="What to look for.")],
+    texts: Annotated[
+        Path | None, typer.Argument(help="A text a line; standard input if not given.")
+    ] = None,
+    source: In = None,
+    n: Annotated[int, typer.Option("-n", help="How many texts to print.")] = 10,
+    json_: Json = False,
+) -> None:
+    """The lines nearest in meaning to a query, by the average of their word vectors."""
+    vectors = _loaded("search", source)
+    lines = (line for chunk in incoming(texts) for line in chunk)
+    for match in vectors.search(query, lines, n):
+        if json_:
+            _print({"line": match.number + 1, "similarity": match.similarity, "text": match.text})
+        else:
+            print(f"{match.similarity:.4f}\t{match.number + 1}\t{match.text}")
+
+
 class _Lines:
     """The lines of a corpus, gone through again and again; of standard input, once."""
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+from pathlib import Path
+
 import torch
 from jaxtyping import Float
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from regard.attention import padding
-from regard.errors import OptionError, ShapeError, shape
+from regard.errors import FileError, OptionError, ShapeError, shape
 from regard.nn.config import TransformerConfig
 from regard.nn.dropout import Dropout
 from regard.nn.transformer import Embedding, Encoder
@@ -45,6 +51,31 @@ class Classifier(nn.Module):
             there = torch.arange(source.shape[1], device=source.device) < lengths[:, None]
             mean = (x * there.unsqueeze(-1)).sum(1) / lengths.unsqueeze(-1).clamp(min=1)
         return self.output(self.dropout(mean))  # type: ignore[no-any-return]
+
+    def save(self, path: str | Path) -> None:
+        """Write weights and configuration to one .safetensors file, which `load` reads."""
+        if Path(path).suffix != ".safetensors":
+            raise OptionError(
+                f"Classifier.save: path expected to end in .safetensors, got {str(path)!r}"
+            )
+        weights = {name: weight.contiguous() for name, weight in self.state_dict().items()}
+        shape_of = {"config": asdict(self.config), "classes": self.output.out_features}
+        save_file(weights, path, metadata={"regard.Classifier": json.dumps(shape_of)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Classifier:
+        """The classifier that `save` wrote, ready to be asked."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                described = json.loads((file.metadata() or {})["regard.Classifier"])
+                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            model = cls(TransformerConfig(**described["config"]), described["classes"])
+            model.to(weights["output.weight"].dtype).load_state_dict(weights)
+        except (OSError, KeyError, TypeError, ValueError, RuntimeError, SafetensorError) as error:
+            raise FileError(
+                f"Classifier.load: {path} is not a file that Classifier.save wrote ({error})"
+            ) from None
+        return model.eval()
 
 
 def _check_lengths(source: Tensor, lengths: Tensor) -> None:

@@ -3,10 +3,11 @@
 from regard.vectors.context import Context, Pull, contextualise
 from regard.vectors.similarity import PairPart, Similarity, similar
 from regard.vectors.textfile import read_words
-from regard.vectors.vectors import Neighbour, Vectors
+from regard.vectors.vectors import Match, Neighbour, Vectors
 
 __all__ = [
     "Context",
+    "Match",
     "Neighbour",
     "PairPart",
     "Pull",

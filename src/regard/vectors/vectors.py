@@ -31,6 +31,14 @@ class Neighbour(NamedTuple):
     similarity: float
 
 
+class Match(NamedTuple):
+    """A text that was searched, its number, and the cosine of its vector and the query's."""
+
+    text: str
+    number: int
+    similarity: float
+
+
 class Vectors:
     """Words and their vectors, by `load` from a file, by `train` from sentences, or as given.
 
@@ -201,6 +209,30 @@ class Vectors:
     def similarity(self, a: str, b: str) -> float:
         """The cosine of the angle between the vectors of two words."""
         return float(_unit(self.matrix[self._known(a)]) @ _unit(self.matrix[self._known(b)]))
+
+    def search(self, query: str, texts: Iterable[str], n: int = 10) -> list[Match]:
+        """The n texts whose averaged vectors have the largest cosine with that of the query.
+
+        What is common to all words is subtracted first, or every text would resemble every other
+        (Mu and Viswanath, "All-but-the-Top", 2018). Words without a vector do not count; a text
+        that has no other is not found.
+
+        >>> v = Vectors(["cat", "dog", "car"], [[1.0, 0.2], [0.9, 0.3], [-0.2, 1.0]])
+        >>> v.search("dog", ["the car", "my cat", "?"], n=1)
+        [Match(text='my cat', number=1, similarity=0.99...)]
+        """
+        if isinstance(texts, str):
+            raise OptionError("Vectors.search: texts is one string, expected several; put it in []")
+        if n < 1:
+            raise OptionError(f"Vectors.search: n={n}, expected 1 or more")
+        asked = _unit(self.sentence(query) - self.mean)
+        found = []
+        for index, text in enumerate(texts):
+            rows = self.lookup(text, unknown="skip")
+            if len(rows):
+                cosine = float(_unit(_average(rows) - self.mean) @ asked)
+                found.append(Match(text, index, cosine))
+        return sorted(found, key=lambda match: -match.similarity)[:n]
 
     @cached_property
     def mean(self) -> Float32[np.ndarray, "width"]:
