@@ -81,7 +81,7 @@ def test_a_word_is_shaded_by_its_strongest_head(shown: Any, view: View) -> None:
     best = max(others, key=lambda i: strongest[i])
     assert (
         shown.locator("h1").inner_text()
-        == f"street attends most to {view.texts['source'].words[best]}."
+        == f"street attends most to itself, then to {view.texts['source'].words[best]}."
     )
     assert shown.locator(".text .on").inner_text() == "street"
     shades = shown.eval_on_selector_all(

@@ -69,9 +69,10 @@ function attended(reader, text, unit, labels) {
   const selected = [...(others.length > 0 ? others : candidates), 0].reduce((a, b) =>
     reads[b].looked > reads[a].looked ? b : a,
   );
+  const itself = sameText && reads[unit].looked > reads[selected].looked;
   reads[selected].headline = [
     [word, "look"],
-    [" attends most to ", ""],
+    [itself ? " attends most to itself, then to " : " attends most to ", ""],
     [bare(reads[selected].word), "look"],
     [".", ""],
   ];
