@@ -22,7 +22,10 @@ class Past:
         """What a causal model of transformers keeps of a text ``(1, n)``; None if it keeps less."""
         from transformers.cache_utils import DynamicCache, DynamicLayer
 
-        found = model(input_ids=ids, use_cache=True, logits_to_keep=1)
+        try:
+            found = model(input_ids=ids, use_cache=True, logits_to_keep=1)
+        except Exception:  # some only pretend to have a cache
+            return None
         cache = getattr(found, "past_key_values", None)
         layers: list[Any] = getattr(cache, "layers", [])
         if type(cache) is not DynamicCache or {type(x) for x in layers} != {DynamicLayer}:

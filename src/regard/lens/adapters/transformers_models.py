@@ -193,9 +193,10 @@ class TransformersModel:
         found = self._run(inputs)
         if self.writes and not self.translates:
             # Some have more between the last vectors and the logits than one matrix.
-            says = found.logits[:1, -1]
-            self.writes = torch.allclose(
-                self._next(found.hidden_states[-1][:1]).to(says), says, rtol=1e-2, atol=1e-3
+            says, last = found.logits[:1, -1], found.hidden_states[-1][:1]
+            width = getattr(self.model.get_output_embeddings(), "in_features", last.shape[-1])
+            self.writes = width == last.shape[-1] and torch.allclose(
+                self._next(last).to(says), says, rtol=1e-2, atol=1e-3
             )
         return list(found.hidden_states)
 
@@ -391,8 +392,10 @@ def _encoded(last: Tensor) -> dict[str, Any]:
     """What an encoder of transformers has read, as its decoder takes it."""
     from transformers.modeling_outputs import BaseModelOutput
 
+    encoded: Any = BaseModelOutput(last_hidden_state=last)  # type: ignore[arg-type]
+    encoded.router_logits = None  # which a decoder of experts asks for
     return {
-        "encoder_outputs": BaseModelOutput(last_hidden_state=last),  # type: ignore[arg-type]
+        "encoder_outputs": encoded,
         "attention_mask": last.new_ones(last.shape[:2], dtype=torch.long),
     }
 
