@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,15 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     assert sorted(one.name for one in tmp_path.iterdir()) == ["letter.txt"]
 
 
-def test_the_first_signal_is_noted_and_the_second_acts() -> None:
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl+C raises, also where the tests were started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_the_first_signal_is_noted_and_the_second_acts(interruptible: None) -> None:
     with stop_signal() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.requested
