@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
-from regard import native
+from regard import attend, native
 
 needs_compiler = pytest.mark.skipif(not native.loaded(), reason="there is no compiler")
 
@@ -181,3 +182,10 @@ print(bool(worst < 1e-4))
 def test_without_wide_vectors_it_is_the_same(without: str, tmp_path: Path) -> None:
     compiler = script(tmp_path / "cc", f'exec c++ "$@" {without} -O1')
     assert asked(RIGHT, XDG_CACHE_HOME=str(tmp_path), CXX=compiler)[0] == "True"
+
+
+@pytest.mark.skipif(not native.loaded(), reason="there are no native operators")
+def test_more_keys_than_there_is_memory_for() -> None:
+    many = torch.zeros(1).expand(1, 1, 2**40, 16)
+    with pytest.raises(MemoryError, match=r"attend: no memory for \d+ bytes of packed keys"):
+        attend(torch.zeros(1, 1, 4, 16), many, many, kernel="native")

@@ -10,8 +10,21 @@
 #include <atomic>
 #include <memory>
 #include <new>
+#include <string>
 
 #include "problem.h"
+
+/* Becomes a MemoryError of Python. */
+class NoMemory : public std::bad_alloc {
+    std::string message;
+
+public:
+    explicit NoMemory(int64_t bytes)
+        : message("attend: no memory for " + std::to_string(bytes) + " bytes of packed keys and values")
+    {
+    }
+    const char *what() const noexcept override { return message.c_str(); }
+};
 
 /* Cache-aligned memory for floats. */
 class Buffer {
@@ -22,8 +35,11 @@ class Buffer {
 
 public:
     explicit Buffer(int64_t count)
-        : memory((float *)::operator new[](round_up(count, LANES) * 4, std::align_val_t(64)))
     {
+        int64_t bytes = round_up(count, LANES) * 4;
+        memory.reset((float *)::operator new[](bytes, std::align_val_t(64), std::nothrow));
+        if (!memory)
+            throw NoMemory(bytes);
     }
     float *start() const { return memory.get(); }
 };
