@@ -186,6 +186,6 @@ def test_without_wide_vectors_it_is_the_same(without: str, tmp_path: Path) -> No
 
 @pytest.mark.skipif(not native.loaded(), reason="there are no native operators")
 def test_more_keys_than_there_is_memory_for() -> None:
-    many = torch.zeros(1).expand(1, 1, 2**40, 16)
+    many = torch.zeros(16).expand(1, 1, 2**40, 16)
     with pytest.raises(MemoryError, match=r"attend: no memory for \d+ bytes of packed keys"):
         attend(torch.zeros(1, 1, 4, 16), many, many, kernel="native")
