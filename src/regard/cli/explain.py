@@ -111,7 +111,7 @@ def explain(
 
 @contextmanager
 def _waiting() -> Iterator[Callable[[int, int], None]]:
-    """A line that moves for somebody who waits at a terminal, and is gone in the end."""
+    """A progress line at a terminal, removed at the end."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("cutting links", total=None, visible=False)
@@ -139,7 +139,7 @@ def _summary(
 
 
 def _many(lens: Lens, path: Path, word: str | None, tokens: bool) -> None:
-    """One JSON line for each line of the file; progress for somebody who waits and does not see."""
+    """One JSON line for each line of the file; progress while the output goes elsewhere."""
     items = list(_items(path, word))
     console = Console(stderr=True)
     for number, said, which in track(

@@ -294,7 +294,7 @@ class Vectors:
         return found
 
     def _vector(self, values: Any) -> NDArray[np.float32]:
-        """A vector as somebody gave it, checked."""
+        """A vector given by the caller, checked."""
         try:
             vector = np.asarray(values, np.float32)
         except (ValueError, TypeError, RuntimeError):
