@@ -104,6 +104,20 @@ def test_a_sentence_without_a_pronoun(lens: Lens) -> None:
     assert found.matters_most.matters > 0.5
 
 
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("The trophy didn't fit in the suitcase because it was too big.", "sie"),
+        ("The dog chased the cat because it was hungry.", "er"),
+    ],
+)
+def test_the_default_is_the_pronoun_not_the_comma_before_its_clause(
+    lens: Lens, text: str, word: str
+) -> None:
+    assert lens.why(text, most=1, control=1).word == word
+    assert lens.why(text, "it", most=1, control=1).word == word
+
+
 def test_words_of_several_tokens_are_compared_where_they_differ(lens: Lens) -> None:
     written = lens.translate("The librarian was reading.").text
     word = max(written.rstrip(".").split(), key=len)

@@ -212,7 +212,8 @@ class Why:
         if looked.word != most.word or also:
             other = max(also, key=lambda one: one.matters) if looked is most else looked
             lost = round(100 * other.matters)
-            cost = f"costs {lost} points" if lost > 0 else "costs nothing"
+            points = "1 point" if lost == 1 else f"{lost} points"
+            cost = f"costs {points}" if lost > 0 else "costs nothing"
             just = "just as much" if looked is most else "most"
             found.append(
                 f"It looks at *{other.word}* {just} ({other.looked:.2f}{_at(other)}), but cutting "

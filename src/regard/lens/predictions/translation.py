@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
+from string import punctuation
 
 import torch
 from jaxtyping import Float
@@ -106,16 +107,20 @@ class Translated:
     def steps_for(self, unit: int) -> list[int]:
         """The steps that write the translation of a source word.
 
-        They look at it most of all, and about as much as the step that looks at it most.
+        They look at it most of all, and about as much as the step that looks at it most. A comma
+        before a clause looks at its pronoun as well, so punctuation translates punctuation only.
         """
         if not self.tokens:
             return []
         weights = self._to_source.mean(0)
+        if _has_letters(self.reading.words.names[unit]):
+            spelled = [_has_letters(self.written.names[i]) for i in self.written.places]
+            weights = weights * torch.tensor(spelled[: len(weights)])[:, None]
         least = SURE * float(weights[:, unit].max())
         return [
             i
             for i, row in enumerate(weights)
-            if int(row.argmax()) == unit and float(row[unit]) >= least
+            if int(row.argmax()) == unit and float(row[unit]) >= max(least, 1e-9)
         ]
 
 
@@ -333,7 +338,7 @@ def _default_unit(translated: Translated) -> int:
     """The word written for a pronoun; else the one that depends most on a single source word."""
     source = translated.reading.words
     for i, name in enumerate(source.names):
-        if name.casefold() in PRONOUNS:
+        if name.casefold().strip(punctuation) in PRONOUNS:
             with suppress(WordError):
                 return _written_for(translated, i)
     adapter, tokens, memory = translated.adapter, translated.tokens, translated.memory
@@ -348,7 +353,9 @@ def _default_unit(translated: Translated) -> int:
         logits = adapter.step_logits(memory.expand(rows, -1, -1), prefix.expand(rows, -1))
     chosen = torch.tensor(tokens, device=memory.device).expand(rows, -1).unsqueeze(-1)
     lowest = logits.softmax(-1).gather(-1, chosen).squeeze(-1).amin(0)
-    return translated.written.places[int(lowest.argmin())]
+    places, names = translated.written.places, translated.written.names
+    own = [i for i in range(len(tokens)) if _has_letters(names[places[i]])]
+    return places[min(own or range(len(tokens)), key=lambda i: float(lowest[i]))]
 
 
 def _differing(translated: Translated, unit: int, instead: str) -> tuple[int, int]:
@@ -373,3 +380,8 @@ def _first(words: Words, unit: int) -> int:
     """The first token of a word that spells some of it; a mark for capitals, for one, does not."""
     tokens = words.tokens_of(unit)
     return next((i for i in tokens if words.spans[i][0] < words.spans[i][1]), tokens[0])
+
+
+def _has_letters(word: str) -> bool:
+    """Whether a word has a letter or digit, unlike punctuation."""
+    return any(map(str.isalnum, word))
