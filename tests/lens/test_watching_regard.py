@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import regard
 from regard import causal, padding
 from regard.lens import Seen, watch
 from regard.nn import (
+    Encoder,
     LanguageModel,
     MultiHeadAttention,
     SelfAttention,
@@ -109,3 +111,21 @@ def test_a_score_that_was_trained_since_is_noticed() -> None:
         next(layer.score.parameters()).mul_(2)
     with pytest.raises(regard.StaleError):
         seen[""]
+
+
+def test_only_models_with_other_attention_need_the_dispatch_mode() -> None:
+    own = Encoder(config()).eval()
+    x = torch.randn(1, 4, config().width)
+
+    def modes() -> int:
+        with regard.watch(own) as seen:
+            count = len(_get_current_dispatch_mode_stack())
+            own(x)
+        assert len(seen) == len(own.blocks) + ("other" in dict(own.named_modules()))
+        return count
+
+    assert modes() == 0
+    attend = nn.MultiheadAttention(x.shape[-1], 2, batch_first=True)
+    own.other = attend
+    own.blocks[0].feed_forward.register_forward_hook(lambda *_: attend(x, x, x)[0])
+    assert modes() == 1

@@ -107,6 +107,21 @@ def identity(x: Tensor) -> Identity:
     return x.untyped_storage()._cdata, int(x.storage_offset()), x.numel()
 
 
+_PARTS = (nn.Embedding, nn.LayerNorm, nn.RMSNorm, nn.Dropout, nn.ModuleList)
+"""Modules of PyTorch that regard's models are made of; none of them attends."""
+
+_OWN = ("regard.nn.", "regard.attention.")
+
+
+def only_attend(model: nn.Module) -> bool:
+    """Whether all attention of a model is by `attend`: all its modules are those of regard."""
+    return all(
+        type(one) in _PARTS
+        or (type(one).__module__.startswith(_OWN) and "forward" not in vars(one))
+        for one in model.modules()
+    )
+
+
 def has_parameters(module: nn.Module) -> bool:
     """Whether a module or one in it has any parameters."""
     return any(one._parameters for one in module.modules())

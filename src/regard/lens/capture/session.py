@@ -2,7 +2,9 @@
 
 PyTorch calls a `TorchDispatchMode` for every operator that runs in its thread, below autograd and
 autocast: with the tensors that really enter the kernels. Operators that belong to attention are
-handled by the adapters (`regard.lens.capture.adapters`), all others run as they are.
+handled by the adapters (`regard.lens.capture.adapters`), all others run as they are. regard's own
+models announce their calls by `attend` itself, so the mode, which would cost more than a short
+sentence takes, stays off for them.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from regard.errors import OptionError
 from regard.lens.capture.forbidden import Forbidden
 from regard.lens.capture.inputs import DotProduct, Inputs
 from regard.lens.capture.kinds import PROJECTIONS, Origins, kind_of
-from regard.lens.capture.modules import Run, name_in, names_of, running
+from regard.lens.capture.modules import Run, name_in, names_of, only_attend, running
 from regard.lens.capture.record import Attended, Gradients
 
 FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
@@ -138,6 +140,8 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.inside = False
         """Whether a call of attention is under way whose parts are not to be looked at."""
         self._waiting = False
+        self._on = False
+        """Whether the mode is on; models that attend by `attend` alone do without it."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -288,8 +292,10 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
             torch.clear_autocast_cache()  # whose copies of parameters would not be known as such
             for adapter in self.adapters:
                 adapter.install(self)
-            _push_mode(self)
         self.listeners.append(listener)
+        if not self._on and not only_attend(listener.model):
+            self._on = True
+            _push_mode(self)
         self._waiting = True
 
     def remove(self, listener: Listener) -> None:
@@ -298,7 +304,9 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not self.listeners:
             for adapter in self.adapters:
                 adapter.remove(self)
-            _take_out(self)
+            if self._on:
+                self._on = False
+                _take_out(self)
 
 
 def counted_views() -> AbstractContextManager[None]:
