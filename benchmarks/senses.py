@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard import Lens
-from regard.text.grammar import Pair, generate
+from regard.challenge import Pair, generate
 
 
 def vectors(lens: Lens, pairs: list[Pair]) -> Tensor:

@@ -43,8 +43,8 @@ from urllib.parse import urlsplit
 
 from timing import machine
 
+from regard.challenge import generate
 from regard.text import read_lines
-from regard.text.grammar import generate
 
 JSON = {"Content-Type": "application/json"}
 TIMEOUT = 120

@@ -3,42 +3,35 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "regard"
 
+LEAVES = {"errors", "files", "lazy", "memory", "models", "native"}
+ATTENTION = LEAVES | {"attention"}
+MODELS = ATTENTION | {"walkthrough", "nn", "text", "vectors", "view"}
 MAY_IMPORT = {
-    "errors": set(),
+    **{leaf: set() for leaf in LEAVES},
     "files": {"errors"},
-    "lazy": set(),
-    "memory": set(),
-    "models": set(),
-    "native": set(),
-    "attention": {"errors", "files", "native"},
-    "hf": {"attention"},
-    "nn": {"errors", "files", "lazy", "native", "attention"},
-    "text": {"errors", "files", "lazy", "attention"},
-    "vectors": {"errors", "files", "attention"},
-    "view": {"errors", "files", "attention"},
-    "course": {"errors", "view"},
-    "translate": {
-        "errors", "files", "lazy", "memory", "models", "native", "attention", "nn", "text",
-    },
-    "lens": {
-        "errors", "files", "memory", "models", "attention", "nn", "text", "vectors", "view",
-        "translate",
-    },
-    "serve": {
-        "errors", "files", "attention", "nn", "text", "vectors", "view", "translate", "lens",
-    },
-    "cli": {
-        "errors", "files", "memory", "models", "attention", "nn", "text", "vectors", "view",
-        "translate", "lens", "serve",
-    },
+    "attention": LEAVES,
+    "walkthrough": ATTENTION,
+    "nn": ATTENTION | {"walkthrough"},
+    "text": ATTENTION,
+    "vectors": ATTENTION | {"walkthrough"},
+    "view": ATTENTION,
+    "hf": ATTENTION,
+    "course": LEAVES | {"view"},
+    "challenge": LEAVES,
+    "translate": ATTENTION | {"nn", "text"},
+    "lens": MODELS | {"challenge", "translate"},
+    "serve": MODELS | {"challenge", "translate", "lens"},
+    "cli": MODELS | {"challenge", "translate", "lens", "serve"},
     "__main__": {"cli"},
-}  # fmt: skip
+}
 
 FILES = sorted(SOURCE.rglob("*.py"))
 
@@ -91,3 +84,19 @@ def test_no_module_bears_the_name_of_a_public_function() -> None:
     }
     assert "look" not in stems
     assert "attend" not in stems
+
+
+def test_the_lens_loads_neither_the_walkthrough_nor_the_challenge() -> None:
+    code = (
+        "import sys, regard.lens\n"
+        "print([name for name in sys.modules if name.startswith(('regard.walk', 'regard.chal'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300)
+    assert done.stdout == b"[]\n", done.stderr.decode()
+
+
+def test_importing_the_walkthrough_keeps_the_function_steps() -> None:
+    import regard
+    import regard.walkthrough
+
+    assert regard.steps is regard.walkthrough.steps

@@ -31,8 +31,8 @@ from pathlib import Path
 
 from pronouns import pronoun_items
 
+from regard.challenge import generate, size
 from regard.text import Tokenizer, read_lines, read_pairs
-from regard.text.grammar import generate, size
 
 HERE = Path(__file__).parent
 BUILT_IN = {"reference": 120_000, "senses": 60_000, "cues": 69_976}

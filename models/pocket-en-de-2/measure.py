@@ -19,9 +19,9 @@ from acceptance import try_all
 
 import regard
 from regard import Translator
+from regard.challenge import Pair, generate, judge
+from regard.challenge.senses import SENSES, wrong_forms
 from regard.text import read_lines, read_pairs
-from regard.text._grammar.senses import SENSES, wrong_forms
-from regard.text.grammar import Pair, generate, judge
 from regard.text.words import Words
 from regard.translate.contrastive import evaluate, read_items
 from regard.translate.model_files import bundled

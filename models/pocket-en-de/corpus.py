@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from regard.challenge import generate
 from regard.text import read_pairs
-from regard.text.grammar import generate
 
 BUILT_IN = {
     "first": {"reference": 20_000, "senses": 20_000},

@@ -19,9 +19,9 @@ from pathlib import Path
 from corpus import BUILT_IN
 
 from regard import Translator
+from regard.challenge import Pair, generate, judge, nearest
+from regard.challenge.senses import SENSES, wrong_forms
 from regard.text import read_lines
-from regard.text._grammar.senses import SENSES, wrong_forms
-from regard.text.grammar import Pair, generate, judge, nearest
 from regard.translate.scoring import bleu, chrf
 
 QUESTIONS = 2000

@@ -72,7 +72,7 @@ from either, but the best checkpoint was chosen by their BLEU.
 
 
 def main(run: Path, tatoeba: Path) -> None:
-    from regard.text.grammar import NOUNS, WORDS
+    from regard.challenge import NOUNS, WORDS
 
     folder = BUNDLED / NAME
     model = load_model(run)

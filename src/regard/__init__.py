@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         prefix,
         scaled_dot_product_attention,
         segments,
-        steps,
         window,
     )
     from regard.errors import (
@@ -43,13 +42,14 @@ if TYPE_CHECKING:
     from regard.lens import Lens, cut, judge, see, watch
     from regard.translate import Translator
     from regard.vectors import Vectors, contextualise, similar
+    from regard.walkthrough import steps
 
 __version__ = "0.1.0"
 
 _PLACES = {
     "attention": (
         "ALiBi Additive Bilinear Learned Look RelativeBias Rotary Scaled Sinusoidal Softcap attend "
-        "causal dense keys look padding prefix scaled_dot_product_attention segments steps window"
+        "causal dense keys look padding prefix scaled_dot_product_attention segments window"
     ),
     "errors": (
         "DtypeError FileError MemoryLimitError OptionError RegardError ShapeError StaleError "
@@ -58,6 +58,7 @@ _PLACES = {
     "lens": "Lens cut judge see watch",
     "translate": "Translator",
     "vectors": "Vectors contextualise similar",
+    "walkthrough": "steps",
 }
 """Where the names are. Each is loaded when first asked for, so that the program can answer Ctrl-C,
 ``--version`` and ``--help`` before torch is imported."""

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import typer
 
+from regard.challenge import Pair, generate, size
 from regard.cli.corpus import corpus
 from regard.errors import FileError, OptionError, RegardError
-from regard.text.grammar import Pair, generate, size
 
 Run = Callable[..., list[str]]
 

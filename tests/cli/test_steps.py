@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 import torch
 
-from regard.attention.walkthrough import steps
-from regard.attention.worked import worked
 from regard.cli import main
+from regard.walkthrough import steps
+from regard.walkthrough.worked_example import worked
 
 SOURCE = Path(__file__).parents[2] / "src"
 KEYS = ["words", "x", "q", "k", "v", "scores", "scaled", "weights", "weighted", "output"]

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from regard.challenge import Pair, generate
 from regard.errors import FileError, OptionError
 from regard.lens import Lens
 from regard.lens.heads import Question
 from regard.nn import LanguageModel, TransformerConfig
 from regard.text import Tokenizer
-from regard.text.grammar import Pair, generate
 
 transformers = pytest.importorskip("transformers", reason="needs the extra hf")
 

@@ -12,13 +12,13 @@ import torch
 
 import regard
 from regard import FileError, OptionError
+from regard.challenge import generate
 from regard.lens import Cut, Judgement, Lens, cut
 from regard.lens.judgement import Estimate, Item
 from regard.lens.judgement.evaluation import evaluate
 from regard.lens.judgement.items import items_of
 from regard.lens.measures import agreement
 from regard.lens.methods import find_methods
-from regard.text.grammar import generate
 
 TIRED = {
     "text": "The animal didn't cross the street because it was too tired.",

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from regard.challenge import generate, judge
 from regard.errors import FileError
 from regard.lens import Lens
 from regard.models import BUNDLED, POCKET
-from regard.text.grammar import generate, judge
 from regard.translate import Translator
 from regard.translate.model_files import bundled
 

@@ -14,7 +14,6 @@ from regard.attention.operation import attend, look, scaled_dot_product_attentio
 from regard.attention.positions import ALiBi, Bias, Learned, RelativeBias, Rotary, Sinusoidal
 from regard.attention.record import Look
 from regard.attention.scores import Additive, Bilinear, Scaled, Softcap
-from regard.attention.walkthrough import Steps, steps
 
 __all__ = [
     "ALiBi",
@@ -29,7 +28,6 @@ __all__ = [
     "Scaled",
     "Sinusoidal",
     "Softcap",
-    "Steps",
     "attend",
     "causal",
     "dense",
@@ -39,7 +37,6 @@ __all__ = [
     "prefix",
     "scaled_dot_product_attention",
     "segments",
-    "steps",
     "which",
     "window",
 ]

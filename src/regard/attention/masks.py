@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attention._mask_kinds import (
+from regard.attention.mask_kinds import (
     ALL,
     NONE,
     SOME,

@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention._call import Call, exactly
-from regard.attention._prepare import prepare
+from regard.attention.call import Call, autocast_disabled
 from regard.attention.kernels import choose, select
 from regard.attention.masks import Causal, Mask, causal
 from regard.attention.positions import Bias
+from regard.attention.preparation import prepare
 from regard.attention.record import Look
 from regard.attention.scores import Scaled, Score
 from regard.errors import OptionError
@@ -124,7 +124,7 @@ def which(
     'native'
     """
     call = prepare("which", q, k, v, mask, bias, score, dropout, sink)
-    with exactly(call.q.device):
+    with autocast_disabled(call.q.device):
         name, reasons = choose(call)
     return "; ".join([name, *reasons])
 
@@ -184,7 +184,7 @@ def _run(call: Call, kernel: str, logsumexp: bool) -> Result:
 
 
 def _compute(call: Call, kernel: str, logsumexp: bool) -> Result:
-    with exactly(call.q.device):
+    with autocast_disabled(call.q.device):
         if call.sink is None:
             return select(call, kernel).run(call, logsumexp)
         output, sums = select(call, kernel).run(call, True)

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from regard.attention._call import Call, Span, exactly, spread
+from regard.attention.call import Call, Span, autocast_disabled, repeat_kv
 from regard.attention.kernels import native, select
 from regard.attention.link_effects import link_effects
 from regard.attention.masks import Both, Mask
@@ -48,7 +48,7 @@ def _exact(method: Callable[P, R]) -> Callable[P, R]:
     def exact(*args: P.args, **kwargs: P.kwargs) -> R:
         look = args[0]
         assert isinstance(look, Look)
-        with torch.no_grad(), exactly(look._of.q.device):
+        with torch.no_grad(), autocast_disabled(look._of.q.device):
             return method(*args, **kwargs)
 
     return exact
@@ -166,7 +166,7 @@ class Look:
         """
         call = self._call
         lengths = torch.linalg.vector_norm(self._values.to(call.work), dim=-1, keepdim=True)
-        lengths = spread(lengths, call.q.shape[1])[:, indices(heads, call.q.shape[1], "heads")]
+        lengths = repeat_kv(lengths, call.q.shape[1])[:, indices(heads, call.q.shape[1], "heads")]
         weights = self._softmax("contributions", queries, heads, limit)
         return call.restore(weights * lengths.mT)
 
@@ -206,7 +206,7 @@ class Look:
         chosen = indices(heads, h, "heads")
         g = self.output_gradient.reshape(b, h, q, -1).to(call.work)[:, chosen]
         g = g[:, :, indices(queries, q, "queries")]
-        return call.restore(g @ spread(self._values.to(call.work), h)[:, chosen].mT)
+        return call.restore(g @ repeat_kv(self._values.to(call.work), h)[:, chosen].mT)
 
     @_exact
     def top(self, n: int) -> tuple[Float[Tensor, "*bh q n"], Int64[Tensor, "*bh q n"]]:

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
+from regard.challenge import KINDS, SPLITS, Pair, generate, size
 from regard.errors import OptionError
 from regard.files import write_text
-from regard.text.grammar import KINDS, SPLITS, Pair, generate, size
 
 
 def corpus(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
     from regard.attention.masks import Mask
-    from regard.attention.walkthrough import Steps
+    from regard.walkthrough import Steps
 
 WIDTH, HEAD_WIDTH = 4, 3
 """Of the small vectors and weights that are made up where none are given."""
@@ -60,9 +60,9 @@ def steps(
     """Self-attention in six steps, with every number: of one --word, or in matrix form."""
     if heads < 1:
         raise OptionError(f"steps: --heads {heads}, expected 1 or more")
-    from regard.attention.walkthrough import steps as take_steps
-    from regard.attention.worked import worked
     from regard.cli.matrices import read_matrices
+    from regard.walkthrough import steps as take_steps
+    from regard.walkthrough.worked_example import worked
 
     mask = _mask(window_, causal_)
     if sum(source is not None for source in (sentence, matrix, example)) != 1:
@@ -106,8 +106,8 @@ def _of_sentence(
     """The steps of a sentence, and where its numbers come from."""
     import torch
 
-    from regard.attention.walkthrough import steps as take_steps
     from regard.vectors import read_words
+    from regard.walkthrough import steps as take_steps
 
     words = re.findall(r"\w+(?:['’]\w+)*|[^\w\s]", sentence)
     if not words:

@@ -146,7 +146,7 @@ def compare(
         table = adapter.table()[ids.to(adapter.table().device)]
         statics.append(each.words.averaged(table, spelled=True)[each.words.find(word)])
     if among is None:
-        from regard.text.grammar import generate
+        from regard.challenge import generate
 
         among = [pair.source for pair in generate("senses", "train", SENTENCES)]
     near = _neighbours(lens, [each[-1] for each in vectors], among)

@@ -20,12 +20,9 @@ from regard.lens.explanation import Explanation
 from regard.lens.predictions import Prediction
 from regard.lens.verification import head_norms, step_links
 from regard.text import read_lines
-from regard.text.grammar import NOUNS, WORDS, Pair
 from regard.text.words import WORD, Words
 
 BATCH = 64
-KNOWN = frozenset((*NOUNS, *WORDS))
-"""The nouns of the built-in corpus."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +124,8 @@ class Question:
     @classmethod
     def of(cls, item: object) -> Question:
         """A question from a pair of the built-in corpus, a mapping, or (text, word, referent)."""
+        from regard.challenge import Pair
+
         if isinstance(item, Question):
             return item
         if isinstance(item, Pair):
@@ -296,11 +295,13 @@ def score_heads(
     adapter: ModelAdapter, questions: Iterable[object], read: Any, progress: Any
 ) -> HeadScores:
     """The accuracy of every head; see `Lens.score_heads`."""
+    from regard.challenge import NOUNS, WORDS
+
     right: dict[str, Tensor] = {}
     guessed = n = 0
     layers: tuple[str, ...] = ()
     every = [Question.of(one) for one in questions]
-    nouns = KNOWN.union(*(question.nouns() for question in every))
+    nouns = {*NOUNS, *WORDS}.union(*(question.nouns() for question in every))
     for start in range(0, len(every), BATCH):
         chunk = every[start : start + BATCH]
         readings: list[Reading] = [read(one.text) for one in chunk]

@@ -231,7 +231,7 @@ class Lens:
         `HeadScores.nearest`) takes the nearest noun.
         """
         if questions is None:
-            from regard.text.grammar import generate
+            from regard.challenge import generate
 
             questions = generate("reference", "test", 1000)
         elif isinstance(questions, str | Path):

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention._call import exactly, product_dtype
+from regard.attention.call import autocast_disabled, product_dtype
 from regard.errors import DtypeError, OptionError, ShapeError, shape
 
 FAR = 1e10
@@ -65,7 +65,7 @@ def cross_entropy(
     products = product_dtype(weight)
     hidden = hidden.to(weight.dtype)  # which is wider under autocast
     try:
-        with exactly(hidden.device):
+        with autocast_disabled(hidden.device):
             total, likelihood = _Chunks.apply(  # type: ignore[no-untyped-call]
                 hidden, weight, bias, expected, smoothing, products, torch.is_grad_enabled()
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
@@ -10,10 +11,12 @@ from torch import Tensor, nn
 
 from regard.attention import Bias, Mask, Rotary, attend, look
 from regard.attention.scores import Score
-from regard.attention.walkthrough import Steps, steps
 from regard.errors import DtypeError, OptionError, ShapeError, shape
 from regard.nn._affine import affine, heads
 from regard.nn.cache import KeyValues
+
+if TYPE_CHECKING:
+    from regard.walkthrough import Steps
 
 
 class SelfAttention(nn.Module):
@@ -39,6 +42,8 @@ class SelfAttention(nn.Module):
         self, x: Tensor, words: Sequence[str] | None = None, *, mask: Mask | Tensor | None = None
     ) -> Steps:
         """The six steps for one sequence x ``(n, d)``."""
+        from regard.walkthrough import steps
+
         return steps(x, words=words, mask=mask, score=self.score)
 
 
@@ -150,6 +155,8 @@ class MultiHeadAttention(nn.Module):
         mask: Mask | Tensor | None = None,
     ) -> Steps:
         """The six steps of every head for one sequence x ``(n, width)``."""
+        from regard.walkthrough import Steps
+
         if context is not None and context.dim() != 2:
             raise ShapeError(
                 f"steps: context has shape {shape(context)}, expected one sequence (n,width); "

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.modules import module
 
 from regard.attention import Mask, dense
-from regard.attention._call import autocasts
+from regard.attention.call import autocasts
 from regard.attention.operation import watched
 from regard.native import DecoderStep, Weights, fits, products_in
 from regard.nn._norm import LayerNorm

@@ -24,7 +24,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard import native
-from regard.attention._call import exactly
+from regard.attention.call import autocast_disabled
 from regard.errors import RegardError
 from regard.nn import Transformer
 from regard.text import Tokenizer
@@ -100,7 +100,7 @@ def search(
         if added and isinstance(how, Beam) and 1 < how.size <= SIDE_BY_SIDE
         else Writer(model, sources, limits, memory)
     )
-    with exactly(model.output.device):
+    with autocast_disabled(model.output.device):
         loops = Loops(sources, model.output.device) if cut_loops else None
         if isinstance(how, Beam):
             found = _BeamSearch(writer, how, n_best, loops).run()

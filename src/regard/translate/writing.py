@@ -20,7 +20,7 @@ from torch import Tensor
 
 from regard import native
 from regard.attention import Mask, causal, dense, padding
-from regard.attention._call import exactly, product_dtype
+from regard.attention.call import autocast_disabled, product_dtype
 from regard.nn import Transformer
 from regard.nn.stepping import Stepper
 from regard.text import Tokenizer, padded
@@ -58,7 +58,7 @@ class Writer:
         self._memory = memory.to(model.output.dtype)
         self._cache = model.cache(room)
         products = product_dtype(model.output)
-        with exactly(device):
+        with autocast_disabled(device):
             self._stepper = Stepper(model.decoder, products)
         self._side_by_side = 1
         self._words = _Words(model, products)

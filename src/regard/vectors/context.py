@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,10 +14,12 @@ from torch import Tensor
 
 from regard.attention.masks import Mask
 from regard.attention.scores import Score
-from regard.attention.walkthrough import Steps, find, steps
 from regard.errors import OptionError, WordError
 from regard.vectors.vectors import Neighbour, Vectors
 from regard.vectors.words import words_of
+
+if TYPE_CHECKING:
+    from regard.walkthrough import Steps
 
 
 @dataclass(frozen=True)
@@ -81,14 +83,14 @@ class Context:
 
     def __getitem__(self, word: str | int) -> Float32[np.ndarray, "width"]:
         """The contextual vector of a word, or of the word at a place."""
-        return np.array(self.after[find(self.words, word)])
+        return np.array(self.after[self.steps.find(word)])
 
     def __len__(self) -> int:
         return len(self.words)
 
     def pull(self, word: str | int, occurrence: int = 1) -> Pull:
         """Which words pulled this one, and where to."""
-        i = find(self.words, word, occurrence)
+        i = self.steps.find(word, occurrence)
         return Pull(
             self.words[i],
             i,
@@ -100,7 +102,7 @@ class Context:
 
     def nearest(self, word: str | int, occurrence: int = 1, n: int = 10) -> list[Neighbour]:
         """The n words of all vectors that the contextual vector of this word is nearest to."""
-        return self.vectors.nearest(self.after[find(self.words, word, occurrence)], n)
+        return self.vectors.nearest(self.after[self.steps.find(word, occurrence)], n)
 
     def sentence(self) -> Float32[np.ndarray, "width"]:
         """The average of the contextual vectors: the sentence as one vector."""
@@ -152,6 +154,8 @@ def contextualise(
     ball  0.2572         0.7071   0.8253
     bat   0.7428         1.0000   0.9829 ←
     """
+    from regard.walkthrough import steps
+
     words = words_of(text, "contextualise")
     if not words:
         raise OptionError("contextualise: the text has no words")

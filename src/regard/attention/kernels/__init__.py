@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from regard.attention._call import Call
+from regard.attention.call import Call
 from regard.attention.kernels import blocked, fused, native, plain, reference
 from regard.errors import OptionError
 

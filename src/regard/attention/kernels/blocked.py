@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from regard.attention._call import Call, Span, values_unavailable, weighted_sum
+from regard.attention.call import Call, Span, values_unavailable, weighted_sum
 
 HEIGHT, WIDTH = 128, 64
 """Queries and keys in a block; how finely unreachable keys are told from reachable ones."""

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard import native
-from regard.attention._call import (
+from regard.attention.call import (
     HALF,
     Call,
     runs,

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from regard import native
-from regard.attention._call import Call, wrapped_by_torch_func
+from regard.attention.call import Call, wrapped_by_torch_func
 from regard.attention.masks import Both, Dense, Mask, Spans
 from regard.attention.positions import PerDistance
 from regard.attention.scores import DotScore, Softcap

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention._call import Call, values_unavailable, weighted_sum
+from regard.attention.call import Call, values_unavailable, weighted_sum
 
 MOST = 2**20
 """More scores than this are faster in blocks."""

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention._call import Call, spread
+from regard.attention.call import Call, repeat_kv
 
 
 def supports(call: Call) -> str | None:
@@ -28,6 +28,6 @@ def run(
     weights = torch.softmax(scores, -1).masked_fill(nothing, 0.0)
     weights = torch.dropout(weights, call.dropout, call.dropout > 0)
 
-    output = weights @ spread(exact.v, exact.q.shape[1])
+    output = weights @ repeat_kv(exact.v, exact.q.shape[1])
     sums = scores.logsumexp(-1).masked_fill(nothing.squeeze(-1), -torch.inf)
     return output.to(call.v.dtype), sums.to(call.work)

@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from regard.attention._call import Call
-from regard.attention._mask_kinds import ALL, SOME, Cover, Device, Edges
+from regard.attention.call import Call
+from regard.attention.mask_kinds import ALL, SOME, Cover, Device, Edges
 from regard.attention.masks import Dense, Mask
 from regard.attention.operation import Result
 from regard.lens.capture.positions import LOWEST

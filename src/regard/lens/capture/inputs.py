@@ -14,9 +14,9 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from regard.attention._call import Call, exactly
-from regard.attention._prepare import prepare
+from regard.attention.call import Call, autocast_disabled
 from regard.attention.masks import Causal, Dense, Mask, causal
+from regard.attention.preparation import prepare
 from regard.attention.scores import Scaled, Score
 from regard.lens.capture.positions import keys_in_use
 
@@ -119,7 +119,7 @@ class DotProduct:
         if self.softcap is not None:
             factor = self.q.shape[-1] ** -0.5 if self.scale is None else float(self.scale)
             score = Capped(factor, float(self.softcap))
-        with exactly(self.q.device):
+        with autocast_disabled(self.q.device):
             return prepare("watch", self.q, self.k, self.v, mask, bias, score, self.dropout)
 
 

@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-from regard.attention._call import Call, spread
+from regard.attention.call import Call, repeat_kv
 from regard.attention.record import LIMIT, Look
 from regard.attention.scores import Score
 from regard.attention.selection import Which, indices
@@ -92,7 +92,7 @@ class JoinedLook(Look):
         """Keys or values at their columns; where calls of one text differ, those of the last."""
         groups = {part.shape[-3] for part in parts if part.dim() > 3}
         if len(groups) > 1:
-            parts = [spread(part, self.sizes[1]) for part in parts]
+            parts = [repeat_kv(part, self.sizes[1]) for part in parts]
         found = parts[0].new_zeros(*parts[0].shape[:-2], self._keys, parts[0].shape[-1])
         for part, left, width in zip(parts, self._lefts, self._widths, strict=True):
             found[..., left : left + width, :] = part[..., :width, :]

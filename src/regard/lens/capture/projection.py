@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard.attention._call import Call, autocasts, exactly
-from regard.attention._prepare import prepare
+from regard.attention.call import Call, autocast_disabled, autocasts
 from regard.attention.masks import Dense, Keys, Mask, Padding
+from regard.attention.preparation import prepare
 from regard.lens.capture.inputs import Change, Sizes
 
 
@@ -67,7 +67,7 @@ class Projection:
                 x = F.layer_norm(x, x.shape[-1:], *norm, self.epsilon)
             x = F.linear(x, self.tensors["weight"], self.tensors["bias"])
             q, k, v = x.view(*x.shape[:2], 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        with exactly(device):
+        with autocast_disabled(device):
             return prepare("watch", q, k, v, self._mask(), None, "scaled_dot", 0.0)
 
     def padded(self) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import look as look_at
-from regard.attention._call import Call, exactly
+from regard.attention.call import Call, autocast_disabled
 from regard.attention.record import Look
 from regard.lens.capture.inputs import Inputs, Sizes, Weights
 from regard.lens.capture.positions import Position
@@ -106,7 +106,7 @@ class AttentionRecord:
             with torch.inference_mode(False), torch.no_grad():
                 inputs = self.inputs()
                 call = inputs.call()
-                with exactly(call.q.device):
+                with autocast_disabled(call.q.device):
                     result = self._result(call)
                     self._look = (
                         WeightsLook(call, *result, inputs)

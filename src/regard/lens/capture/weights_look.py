@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention._call import HALF, Call, exactly, spread
+from regard.attention.call import HALF, Call, autocast_disabled, repeat_kv
 from regard.attention.record import LIMIT, Look
 from regard.attention.selection import Which, indices
 from regard.errors import OptionError
@@ -67,8 +67,8 @@ class WeightsLook(Look):
         _, h, n, _ = self.sizes
         chosen = indices(heads, h, "heads")
         rows = q[:, chosen][:, :, indices(queries, n, "queries")]
-        with torch.no_grad(), exactly(q.device):
-            return self._call.restore(rows.float() @ spread(k, h)[:, chosen].float().mT)
+        with torch.no_grad(), autocast_disabled(q.device):
+            return self._call.restore(rows.float() @ repeat_kv(k, h)[:, chosen].float().mT)
 
     def _known(self) -> tuple[Tensor, Tensor]:
         _ = self._call  # raises if a tensor was changed

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.errors import FileError, OptionError
 from regard.text import read_lines
-from regard.text.grammar import Pair, generate, size
 from regard.text.words import WORD
+
+if TYPE_CHECKING:
+    from regard.challenge import Pair
 
 KINDS = ("reference", "senses")
 """The built-in data sets."""
@@ -111,6 +113,8 @@ def _item(data: object, where: str) -> Item:
 
 def _built_in(kind: str) -> Iterator[Item]:
     """The pairs of the test split that another word would translate wrongly."""
+    from regard.challenge import generate, size
+
     for pair in generate(kind, "test", size(kind, "test")):
         found = _of_pair(pair)
         if found is not None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention import attend
-from regard.attention._call import Call
+from regard.attention.call import Call
 from regard.lens.capture.adapters.functional import Args, Named
 from regard.lens.capture.forbidden import Forbidden, without
 from regard.lens.capture.inputs import Prepared

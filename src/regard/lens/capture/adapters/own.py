@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 from regard.attention import operation
-from regard.attention._call import Call, values_unavailable
+from regard.attention.call import Call, values_unavailable
 from regard.attention.operation import Result
 from regard.errors import OptionError
 from regard.lens.capture.adapters.installation import Installation, Undo

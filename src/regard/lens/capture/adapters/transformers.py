@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention._call import HALF, Call, exactly
+from regard.attention.call import HALF, Call, autocast_disabled
 from regard.errors import RegardError
 from regard.lens.capture.adapters.installation import Installation, Undo
 from regard.lens.capture.inputs import DotProduct, Inputs, Weights
@@ -80,7 +80,7 @@ class Announcement:
             q = call.sizes[2]
             if weights.weights.shape != call.sizes or not q:
                 return weights
-            with exactly(call.q.device):
+            with autocast_disabled(call.q.device):
                 error = max(_difference(call, weights.weights, row) for row in {0, q // 2, q - 1})
         except (RegardError, RuntimeError):
             return weights

@@ -18,9 +18,9 @@ from torch import Tensor
 import regard
 from regard import ALiBi, Learned, RelativeBias, Rotary, Scaled, Sinusoidal
 from regard.attention import causal, dense, window
-from regard.attention.walkthrough import NAMES, Steps, steps
-from regard.attention.worked import W_K, W_Q, W_V, X, worked
 from regard.errors import OptionError, RegardError, ShapeError, WordError
+from regard.walkthrough import NAMES, Steps, steps
+from regard.walkthrough.worked_example import W_K, W_Q, W_V, X, worked
 
 quick = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**31 - 1)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from regard import Rotary, Scaled
-from regard.attention.walkthrough import steps
-from regard.attention.worked import W_K, W_Q, W_V, X
+from regard.walkthrough import steps
+from regard.walkthrough.worked_example import W_K, W_Q, W_V, X
 
 quick = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**31 - 1)

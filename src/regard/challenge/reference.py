@@ -6,11 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from regard.text._grammar.frames import FRAMES, Frame
-from regard.text._grammar.german import Noun
-from regard.text._grammar.nouns import NOUNS
-from regard.text._grammar.predicates import Predicate, predicate
-from regard.text._grammar.split import held_out, joined, place, vocabulary
+from regard.challenge.frames import FRAMES, Frame
+from regard.challenge.german import Noun
+from regard.challenge.nouns import NOUNS
+from regard.challenge.predicates import Predicate, predicate
+from regard.challenge.split import held_out, joined, place, vocabulary
 
 NOUNS_HELD_OUT, PREDICATES_HELD_OUT = 0.2, 0.25
 """The shares of noun pairs, and of each frame's predicates on either side, that only test."""

@@ -15,9 +15,9 @@ from functools import cache
 from math import prod
 from random import Random
 
-from regard.text._grammar.draw import Draw
-from regard.text._grammar.frames import PAST_ADVERBS
-from regard.text._grammar.german import (
+from regard.challenge.draw import Draw
+from regard.challenge.frames import PAST_ADVERBS
+from regard.challenge.german import (
     CASES,
     Noun,
     capital,
@@ -26,9 +26,9 @@ from regard.text._grammar.german import (
     fill,
     german_phrase,
 )
-from regard.text._grammar.pair import Pair
-from regard.text._grammar.reading import GENDER, rows
-from regard.text._grammar.split import held_out, joined, vocabulary
+from regard.challenge.pair import Pair
+from regard.challenge.split import held_out, joined, vocabulary
+from regard.challenge.table_files import GENDER, rows
 
 CONTEXTS_HELD_OUT = 0.2
 """The share of the contexts of each sense that only test."""

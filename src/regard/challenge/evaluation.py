@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from regard.text._grammar.german import PRONOUNS
-from regard.text._grammar.nouns import NOUNS
-from regard.text._grammar.pair import Pair
-from regard.text._grammar.senses import WORDS
+from regard.challenge.german import PRONOUNS
+from regard.challenge.nouns import NOUNS
+from regard.challenge.pair import Pair
+from regard.challenge.senses import WORDS
 
 _CONJUNCTIONS = "weil da denn obwohl obgleich sodass dass bevor ehe nachdem als wenn damit bis"
 CONJUNCTIONS = frozenset(re.findall(r"\w+", _CONJUNCTIONS))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from regard.text._grammar.reading import rows
+from regard.challenge.table_files import rows
 
 DEGREES = {
     "too": "zu",

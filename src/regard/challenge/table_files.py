@@ -17,7 +17,7 @@ def rows(table: str) -> Iterator[tuple[str, str]]:
     ('graded', 'tired         müde           animal')
     """
     heading = ""
-    path = files("regard.text._grammar") / "tables" / f"{table}.txt"
+    path = files("regard.challenge") / "tables" / f"{table}.txt"
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("="):
             heading = line[1:].strip()

@@ -11,8 +11,8 @@ import torch
 from rich.console import Console
 
 from regard.attention import window
-from regard.attention.account import Account, Step, Table, brief, number, vector
-from regard.attention.walkthrough import Steps, steps
+from regard.walkthrough import Steps, steps
+from regard.walkthrough.account import Account, Step, Table, brief, number, vector
 
 HOSTILE = [
     "</script><img src=x onerror=alert(1)>",

@@ -6,7 +6,7 @@ In **reference**, *it* stands for one of two nouns, and what is said of it decid
 *bat* is *Fledermaus* or *Schläger*. **cues** are more of these, for training only: the words that
 decide a sense, once more and in other company. Every pair knows the answer.
 
-The grammar stands beside this file in plain tables, `_grammar/tables`: nouns, adjectives, events
+The grammar stands beside this file in plain tables, `tables`: nouns, adjectives, events
 and frames; senses, contexts and cues.
 
 Training and test never share a combination: a pair of nouns, a frame with a predicate, or a sense
@@ -21,30 +21,11 @@ from collections.abc import Iterator
 from itertools import islice
 from operator import index
 
+from regard.challenge import balance, evaluation, reference, senses
+from regard.challenge.nouns import NOUNS
+from regard.challenge.pair import Pair
+from regard.challenge.split import SPLITS, joined
 from regard.errors import OptionError
-from regard.text._grammar import balance, judging, reference, senses
-from regard.text._grammar.frames import FRAMES
-from regard.text._grammar.nouns import NOUNS
-from regard.text._grammar.pair import Pair
-from regard.text._grammar.predicates import ADJECTIVES, EVENTS
-from regard.text._grammar.senses import WORDS
-from regard.text._grammar.split import SPLITS, joined
-
-__all__ = [
-    "ADJECTIVES",
-    "EVENTS",
-    "FRAMES",
-    "KINDS",
-    "NOUNS",
-    "SPLITS",
-    "WORDS",
-    "Pair",
-    "generate",
-    "judge",
-    "nearest",
-    "size",
-    "split_of",
-]
 
 KINDS = ("reference", "senses", "cues")
 
@@ -117,8 +98,8 @@ def judge(pair: Pair, translation: str) -> bool | None:
     True
     """
     if pair.kind == "reference":
-        return judging.judge_reference(pair, translation)
-    return judging.judge_sense(pair, translation)
+        return evaluation.judge_reference(pair, translation)
+    return evaluation.judge_sense(pair, translation)
 
 
 def nearest(pair: Pair) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from regard.text._grammar.german import (
+from regard.challenge.german import (
     CASES,
     DETERMINERS,
     GENDERS,
@@ -15,8 +15,8 @@ from regard.text._grammar.german import (
     fill,
     german_phrase,
 )
-from regard.text._grammar.nouns import NOUNS
-from regard.text._grammar.senses import SENSES
+from regard.challenge.nouns import NOUNS
+from regard.challenge.senses import SENSES
 
 
 def test_articles_in_every_gender_and_case() -> None:

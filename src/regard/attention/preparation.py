@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention._call import Call, autocasts
+from regard.attention.call import Call, autocasts
 from regard.attention.masks import Mask, as_mask
 from regard.attention.positions import Bias
 from regard.attention.scores import (

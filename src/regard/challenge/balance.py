@@ -14,18 +14,18 @@ from functools import cache
 from itertools import accumulate
 from random import Random
 
-from regard.text._grammar.draw import Draw
-from regard.text._grammar.frames import FRAMES
-from regard.text._grammar.german import Noun
-from regard.text._grammar.pair import Pair
-from regard.text._grammar.reference import (
+from regard.challenge.draw import Draw
+from regard.challenge.frames import FRAMES
+from regard.challenge.german import Noun
+from regard.challenge.pair import Pair
+from regard.challenge.reference import (
     noun_pairs,
     nouns_held_out,
     of_nouns,
     topics,
     topics_held_out,
 )
-from regard.text._grammar.wording import Wording
+from regard.challenge.wording import Wording
 
 SAME_GENDER = 0.05
 """How often, in training, both nouns have one gender, so that the pronoun tells nothing."""

@@ -11,22 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.errors import OptionError
-from regard.text._grammar import senses
-from regard.text._grammar.draw import Draw
-from regard.text._grammar.frames import FRAMES
-from regard.text._grammar.nouns import NOUNS
-from regard.text._grammar.senses import WORDS
-from regard.text._grammar.split import held_out
-from regard.text.grammar import (
+from regard.challenge import (
     SPLITS,
     Pair,
     generate,
     judge,
     nearest,
+    senses,
     size,
     split_of,
 )
+from regard.challenge.draw import Draw
+from regard.challenge.frames import FRAMES
+from regard.challenge.nouns import NOUNS
+from regard.challenge.senses import WORDS
+from regard.challenge.split import held_out
+from regard.errors import OptionError
 
 Drawn = dict[tuple[str, str], list[Pair]]
 

@@ -8,12 +8,12 @@ from itertools import product
 import jaxtyping
 import pytest
 
-from regard.text._grammar import senses
-from regard.text.grammar import (
+from regard.challenge import (
     KINDS,
     SPLITS,
     Pair,
     generate,
+    senses,
     size,
 )
 

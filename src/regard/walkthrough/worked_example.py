@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from regard.attention.walkthrough import Steps, steps
+from regard.walkthrough import Steps, steps
 
 X = ((1.0, 0.0, 0.0, 1.0), (0.0, 2.0, 2.0, 0.0), (1.0, 1.0, 0.0, 0.0))
 W_Q = ((0.5, 0.2, 0.1, 0.3), (0.1, 0.3, 0.2, 0.5), (0.3, 0.1, 0.5, 0.2))

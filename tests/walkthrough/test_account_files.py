@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.attention.account import Account, page, save
-from regard.attention.walkthrough import Steps, steps
 from regard.errors import FileError, OptionError
 from regard.files import write_text
+from regard.walkthrough import Steps, steps
+from regard.walkthrough.account import Account, page, save
 
 
 def told(words: list[str], n: int = 3) -> Steps:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from regard.text._grammar.german import Noun
-from regard.text._grammar.reading import GENDER, rows
+from regard.challenge.german import Noun
+from regard.challenge.table_files import GENDER, rows
 
 
 def _read() -> dict[str, Noun]:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from regard.attention.account import Account, Step, Table, brief, number, vector
 from regard.attention.scores import ScaledDot
+from regard.walkthrough.account import Account, Step, Table, brief, number, vector
 
 if TYPE_CHECKING:
-    from regard.attention.walkthrough import Steps
+    from regard.walkthrough import Steps
 
 BASIC = "No weights: the vectors themselves are compared and summed."
 
@@ -40,7 +40,7 @@ def _six(s: Steps, i: int, head: int) -> list[Step]:
     q, weights, masked, scores, scaled = (
         (x[head] if s.count > 1 else x)[i] for x in (s.q, s.weights, s.masked, s.scores, s.scaled)
     )
-    k, v = ((s.spread(x)[head] if s.count > 1 else x) for x in (s.k, s.v))
+    k, v = ((s.repeat_kv(x)[head] if s.count > 1 else x) for x in (s.k, s.v))
     word = s.words[i]
     names = [f"{name} ←" if not s.cross and j == i else name for j, name in enumerate(s.keys)]
     marked = None if s.cross else i

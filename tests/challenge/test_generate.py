@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from regard.errors import OptionError
-from regard.text._grammar.nouns import NOUNS
-from regard.text._grammar.reference import every_topic
-from regard.text.grammar import (
+from regard.challenge import (
     KINDS,
     SPLITS,
     generate,
     size,
     split_of,
 )
+from regard.challenge.nouns import NOUNS
+from regard.challenge.reference import every_topic
+from regard.errors import OptionError
 
-SOURCE = Path(__file__).parents[3] / "src"
+SOURCE = Path(__file__).parents[2] / "src"
 
 
 def test_fewer_are_the_beginning_of_more() -> None:
@@ -34,7 +34,7 @@ def test_fewer_are_the_beginning_of_more() -> None:
 
 def test_the_same_in_every_process() -> None:
     code = (
-        "from regard.text.grammar import *\n"
+        "from regard.challenge import *\n"
         "for kind, split in [(k, s) for k in KINDS for s in SPLITS if size(k, s)]:\n"
         "    print(*generate(kind, split, 50, 3), sep='\\n')"
     )

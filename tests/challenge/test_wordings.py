@@ -8,23 +8,23 @@ from dataclasses import replace
 
 import pytest
 
-from regard.errors import OptionError
-from regard.text._grammar import senses
-from regard.text._grammar.balance import cells
-from regard.text._grammar.frames import FRAMES
-from regard.text._grammar.judging import chosen_gender
-from regard.text._grammar.nouns import NOUNS
-from regard.text._grammar.predicates import ADJECTIVES, EVENTS
-from regard.text._grammar.reference import noun_pairs, topics
-from regard.text._grammar.senses import SENSES, WORDS
-from regard.text._grammar.wording import Wording
-from regard.text.grammar import (
+from regard.challenge import (
     Pair,
     judge,
     nearest,
+    senses,
     size,
     split_of,
 )
+from regard.challenge.balance import cells
+from regard.challenge.evaluation import chosen_gender
+from regard.challenge.frames import FRAMES
+from regard.challenge.nouns import NOUNS
+from regard.challenge.predicates import ADJECTIVES, EVENTS
+from regard.challenge.reference import noun_pairs, topics
+from regard.challenge.senses import SENSES, WORDS
+from regard.challenge.wording import Wording
+from regard.errors import OptionError
 
 Drawn = dict[tuple[str, str], list[Pair]]
 

@@ -135,7 +135,7 @@ class Call:
         if self.factor is not None:
             scores = product(q, k, self.factor)
         else:
-            scores = self.score(q, spread(k, q.shape[1]))
+            scores = self.score(q, repeat_kv(k, q.shape[1]))
             wanted = (*q.shape[:3], k.shape[2])
             if not isinstance(scores, Tensor):
                 raise OptionError(
@@ -318,14 +318,14 @@ def product_dtype(x: Tensor) -> torch.dtype:
 _AS_IT_IS = nullcontext()
 
 
-def exactly(device: torch.device) -> AbstractContextManager[object]:
+def autocast_disabled(device: torch.device) -> AbstractContextManager[object]:
     """A context in which dtypes are what the kernels say, and not what autocast says."""
     if not autocasts(device):
         return _AS_IT_IS
     return torch.autocast(device.type, enabled=False)
 
 
-def spread(x: Float[Tensor, "b g n d"], heads: int) -> Float[Tensor, "b h n d"]:
+def repeat_kv(x: Float[Tensor, "b g n d"], heads: int) -> Float[Tensor, "b h n d"]:
     """Keys or values with one head for each query head, as a view where it can be."""
     b, g, n, d = x.shape
     if g == heads:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from math import prod
 
-from regard.text._grammar.frames import Frame
-from regard.text._grammar.german import (
+from regard.challenge.frames import Frame
+from regard.challenge.german import (
     CASES,
     Noun,
     agreed,
@@ -19,8 +19,8 @@ from regard.text._grammar.german import (
     german_phrase,
     pronoun,
 )
-from regard.text._grammar.pair import Pair
-from regard.text._grammar.reference import Topic, of_nouns
+from regard.challenge.pair import Pair
+from regard.challenge.reference import Topic, of_nouns
 
 PEOPLE = (("I", "ich"), ("we", "wir"), *((name, name) for name in ("Tom", "Anna", "Paul", "Lisa")))
 OTHERS = tuple((name, name) for name in ("Emma", "Peter", "Max"))

@@ -1,0 +1,224 @@
+"""Every intermediate of one self-attention: a `Look` taken apart, not a second calculation."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import operator
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention import Look
+from regard.attention.scores import Scaled, ScaledDot
+from regard.errors import ShapeError, WordError
+from regard.walkthrough import account, wording
+from regard.walkthrough.account import Account
+
+NAMES = ("words", "x", "q", "k", "v", "scores", "scaled", "weights", "weighted", "output")
+"""What `Steps.data` holds, in the order in which it comes about."""
+
+
+class Steps:
+    """Every intermediate of one self-attention, by its name.
+
+    With several heads there is a head axis h in front; with one there is none.
+
+    | name | shape | what |
+    |---|---|---|
+    | `x` | (n, d_in) | what came in, positions added |
+    | `q`, `k`, `v` | (h, n, d) | step 1: queries, keys and values |
+    | `scores` | (h, q, k) | step 2: each query compared with each key |
+    | `scaled` | (h, q, k) | step 3: divided by √d_k |
+    | `masked` | (h, q, k) | bias added, -inf where the mask forbids: what enters the softmax |
+    | `weights` | (h, q, k) | step 4: softmax along each row |
+    | `weighted` | (h, q, k, e) | step 5: each value times its weight |
+    | `heads` | (h, q, e) | step 6: their sum, per head |
+    | `output` | (q, …) | the heads side by side, times w_o if there is one |
+    """
+
+    def __init__(
+        self,
+        x: Float[Tensor, "q d_in"],
+        seen: Look,
+        words: Sequence[str] | None = None,
+        *,
+        context: Sequence[str] | None = None,
+        made: Sequence[str] = ("x W_Q", "x W_K", "x W_V"),
+        combine: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        """Take apart `seen`, a look at one sequence: ``(n, d)``, or ``(1, h, n, d)`` for h heads.
+
+        `words` are those that ask; `context` those that are looked at, where they are others.
+        """
+        self.seen = seen
+        self.x = x.detach()
+        self.made = tuple(made)
+        self.combine = combine
+        q, k = seen.q.shape[-2], seen.k.shape[-2]
+        self.words = _named(words, q, "x", "words")
+        self.keys = self.words
+        self.cross = context is not None or q != k
+        if context is not None or q != k:
+            self.keys = _named(context, k, "c", "context words")
+
+    @property
+    def q(self) -> Float[Tensor, "*h q d"]:
+        return self._per_head(self.seen.q)
+
+    @property
+    def k(self) -> Float[Tensor, "*g k d"]:
+        return self._per_head(self.seen.k)
+
+    @property
+    def v(self) -> Float[Tensor, "*g k e"]:
+        return self._per_head(self.seen.v)
+
+    @cached_property
+    def scores(self) -> Float[Tensor, "*h q k"]:
+        return self._per_head(self.seen.compared()).detach()
+
+    @cached_property
+    def scaled(self) -> Float[Tensor, "*h q k"]:
+        return self._per_head(self.seen.compared(scaled=True)).detach()
+
+    @cached_property
+    def masked(self) -> Float[Tensor, "*h q k"]:
+        return self._per_head(self.seen.scores()).detach()
+
+    @cached_property
+    def weights(self) -> Float[Tensor, "*h q k"]:
+        return self._per_head(self.seen.weights()).detach()
+
+    @cached_property
+    def weighted(self) -> Float[Tensor, "*h q k e"]:
+        return self.weights.unsqueeze(-1) * self.repeat_kv(self.v).unsqueeze(-3)
+
+    @property
+    def heads(self) -> Float[Tensor, "*h q e"]:
+        """What each head gives: `attend`'s result, bit for bit."""
+        return self._per_head(self.seen.output.detach())
+
+    @cached_property
+    def output(self) -> Float[Tensor, "q width"]:
+        joined = self.heads
+        if self.count > 1:
+            joined = joined.transpose(0, 1).flatten(1)
+        return joined if self.combine is None else self.combine(joined).detach()
+
+    @property
+    def count(self) -> int:
+        """How many heads there are."""
+        return self.seen.q.shape[-3] if self.seen.q.dim() > 2 else 1
+
+    @property
+    def factor(self) -> float | None:
+        """What scores are multiplied by in step 3; None if the score has no such step."""
+        score = self.seen.score
+        if isinstance(score, Scaled):
+            return score.factor
+        return 1 / math.sqrt(self.q.shape[-1]) if isinstance(score, ScaledDot) else None
+
+    def find(self, word: str | int, occurrence: int = 1) -> int:
+        """The position of a word: give the word, or its number."""
+        return find(self.words, word, occurrence)
+
+    def of(self, word: str | int, occurrence: int = 1) -> Account:
+        """The six steps for one word: give the word, and which of its occurrences is meant."""
+        return wording.account(self, self.find(word, occurrence))
+
+    def matrices(self) -> Account:
+        """The whole calculation in matrix form."""
+        return wording.matrices(self)
+
+    def data(self) -> dict[str, Any]:
+        """All intermediates as nested lists, by the names in `NAMES`."""
+        values = {name: getattr(self, name) for name in NAMES}
+        return {
+            name: list(value) if name == "words" else value.tolist()
+            for name, value in values.items()
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the matrices and then the steps of every word to an .html, .tex or .txt file."""
+        account.save(path, self.title, self._accounts())
+
+    def html(self) -> str:
+        """The matrices and then the steps of every word, as a page that needs nothing else."""
+        return account.page(self.title, self._accounts())
+
+    def latex(self) -> str:
+        """The matrices and then the steps of every word, for a lecture."""
+        return "\n".join(one.latex() for one in self._accounts())
+
+    def __str__(self) -> str:
+        return str(self.matrices())
+
+    def __rich__(self) -> Any:
+        return self.matrices().__rich__()
+
+    def _repr_html_(self) -> str:
+        return self.matrices()._repr_html_()
+
+    def __repr__(self) -> str:
+        return f"Steps({len(self.words)} words, {self.count} heads)"
+
+    def _accounts(self) -> list[Account]:
+        each = [wording.account(self, i) for i in range(len(self.words))]
+        return [self.matrices(), *each]
+
+    @property
+    def title(self) -> str:
+        """What the steps are of."""
+        kind = "Cross-attention" if self.cross else "Self-attention"
+        return f"{kind} in six steps: {' '.join(self.words)}"
+
+    @property
+    def projected(self) -> bool:
+        """Whether queries, keys or values are more than the vectors themselves."""
+        return self.made != ("x", "x", "x")
+
+    def _per_head(self, x: Tensor) -> Tensor:
+        """A result of the look without its batch axis, and without its head axis if it is one."""
+        if x.dim() > 2 and self.seen.q.dim() > 2:
+            x = x[0]
+            return x[0] if self.count == 1 else x
+        return x
+
+    def repeat_kv(self, x: Tensor) -> Tensor:
+        """Keys or values with one head per query head."""
+        return x.repeat_interleave(self.count // x.shape[0], 0) if x.dim() > 2 else x
+
+
+def find(words: Sequence[str], word: str | int, occurrence: int = 1) -> int:
+    """Where a word stands; a number is taken as it is."""
+    if not isinstance(word, str):
+        word = operator.index(word)
+        if not -len(words) <= word < len(words):
+            raise WordError(f"word {word} asked for, but there are {len(words)}, numbered from 0")
+        return word % len(words)
+    places = [i for i, other in enumerate(words) if other == word]
+    places = places or [i for i, other in enumerate(words) if other.lower() == word.lower()]
+    if not places:
+        near = difflib.get_close_matches(word, words, n=1, cutoff=0.4)
+        some = ", ".join(words[:12]) + (", …" if len(words) > 12 else "")
+        meant = f"; did you mean {near[0]!r}?" if near else f"; there are {some}"
+        raise WordError(f"{word!r} is not in the sentence{meant}")
+    if not 1 <= occurrence <= len(places):
+        often = "once" if len(places) == 1 else f"{len(places)} times"
+        raise WordError(
+            f"{word!r} stands in the sentence {often}; occurrence {occurrence} asked for"
+        )
+    return places[occurrence - 1]
+
+
+def _named(words: Sequence[str] | None, n: int, letter: str, what: str) -> tuple[str, ...]:
+    if words is None:
+        return tuple(f"{letter}{i}" for i in range(1, n + 1))
+    if len(words) != n:
+        raise ShapeError(f"steps: {len(words)} {what} for {n} vectors; give one per vector")
+    return tuple(words)
