@@ -8,12 +8,13 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
+from regard import __version__
 from regard.errors import RegardError
 
 INTERRUPTED = 130
@@ -81,7 +82,7 @@ def _root(
 ) -> None:
     """Self-attention you can see through."""
     if version:
-        print(f"regard {metadata.version('regard')}")
+        print(f"regard {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         print(context.get_help())

@@ -7,7 +7,6 @@ import traceback
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
@@ -18,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from regard import __version__
 from regard.errors import RegardError
 from regard.lens import Lens
 from regard.serve import body, replies
@@ -113,7 +113,7 @@ class _Service:
         return replies.data(
             {
                 "status": "ok",
-                "regard": version("regard"),
+                "regard": __version__,
                 "model": self._name,
                 "translates": self._answers.translates,
                 "waiting": self.queue.waiting,

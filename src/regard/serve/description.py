@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any
 
+from regard import __version__
 from regard.serve.limits import Limits
 
 Schema = dict[str, Any]
@@ -27,7 +27,7 @@ def describe(limits: Limits) -> Schema:
         "openapi": "3.1.0",
         "info": {
             "title": "regard serve",
-            "version": version("regard"),
+            "version": __version__,
             "description": (
                 "What the words of a text look at in a model, and whether it matters. Words are "
                 "numbered from 0, special tokens not counted, unless it is said otherwise. "

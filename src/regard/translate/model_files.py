@@ -17,7 +17,6 @@ import json
 import os
 import warnings
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from regard import __version__
 from regard.errors import FileError, OptionError, shape
 from regard.files import check_regular, make_usual, read_regular, write_text
 from regard.models import BUNDLED, POCKET
@@ -102,7 +102,7 @@ def save_model(
     _write_weights(folder / WEIGHTS, weights)
     content = {
         "format": FORMAT_INT8 if dtype == torch.int8 else FORMAT,
-        "regard": version("regard"),
+        "regard": __version__,
         "longest": longest,
         "model": dataclasses.asdict(model.config),
     }
