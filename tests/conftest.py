@@ -61,11 +61,13 @@ def largest() -> type[Any]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A real Chromium, the one of the system; it keeps a loop running, so for one module only."""
+    """A real Chromium: the system's, else Playwright's own. It keeps an event loop running, so its
+    scope is one module."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"no Chromium at {CHROMIUM}")
     with sync_api.sync_playwright() as driver:
-        made = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        path = CHROMIUM if CHROMIUM.exists() else Path(driver.chromium.executable_path)
+        if not path.exists():
+            pytest.skip(f"no Chromium at {CHROMIUM} nor at {path}")
+        made = driver.chromium.launch(executable_path=str(path), args=["--no-sandbox"])
         yield made
         made.close()
