@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
-import subprocess
+import re
+import runpy
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
-
 SAYS = {
-    "classify.py": ("accuracy on dev 100.0%",),
+    "classify.py": (r"accuracy on dev 100\.0%",),
     "look.py": ("bit for bit: True", "token 4,000 looks most at token 1,234"),
-    "write.py": ("that lay in the house that Jack built.",),
+    "reinforcement.py --updates 2": (r"what it sees now +mean return -\d", r"\d% of its attention"),
+    "write.py": (r"that lay in the house that Jack built\.",),
 }
+"""Command lines, and patterns of what each prints."""
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_example_says_what_it_should(path: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, path], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    for words in SAYS[path.name]:
-        assert words in done.stdout
+def run(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs an example in this process, on one thread."""
+    script, *options = line.split()
+    monkeypatch.setattr(sys, "argv", [script, *options])
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        runpy.run_path(str(ROOT / "examples" / script), run_name="__main__")
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_every_example_is_run() -> None:
+    assert {line.split()[0] for line in SAYS} == {path.name for path in EXAMPLES}
+
+
+@pytest.mark.parametrize("line", SAYS)
+def test_example_says_what_it_should(
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(line, monkeypatch)
+    printed = capsys.readouterr().out
+    for pattern in SAYS[line]:
+        assert re.search(pattern, printed), printed
 
 
 def test_the_notebook_shows_what_its_cells_end_on() -> None:
