@@ -9,6 +9,7 @@ import torch
 
 from regard import OptionError, Translator, WordError, cut
 from regard.lens import Cut, Lens, Why
+from regard.lens.predictions.translation import TranslationPrediction
 
 TIRED = "The animal didn't cross the street because it was too tired."
 WIDE = "The animal didn't cross the street because it was too wide."
@@ -71,6 +72,30 @@ def test_estimates_agree_with_real_cuts(tired: Why) -> None:
     assert tired.estimated > 3000
     assert len(tired.links) == 32
     assert len(tired.control) == 16
+
+
+def test_words_alone_are_cut_without_their_links(lens: Lens, tired: Why) -> None:
+    found = lens.why(TIRED, "es", instead="sie", most=0, control=0)
+    assert (found.links, found.control, found.flip) == ((), (), None)
+    assert found.conclusion == tired.conclusion.partition(" These links decide")[0]
+    assert str(found) == found.conclusion
+    for one, other in zip(found.words, tired.words, strict=True):
+        assert (one.word, one.writes, one.text) == (other.word, other.writes, other.text)
+        assert one.matters == pytest.approx(other.matters, abs=1e-4)
+    torch.testing.assert_close(found.effects, tired.effects, atol=1e-3, rtol=0)
+
+
+def test_a_cut_of_the_last_row_is_that_of_the_whole_model(lens: Lens) -> None:
+    with torch.no_grad():
+        prediction = lens.analyse(TIRED).prediction("es", None)
+        assert isinstance(prediction, TranslationPrediction)
+        assert prediction.step > 0
+        rows = prediction.without_word
+        whole = [*map(prediction._memory_without, ([one] for one in prediction.word_cuts))]
+        for row, memory, cuts in zip(rows, whole, prediction.word_cuts, strict=True):
+            with cut(lens.model, cuts):
+                expected = prediction._decode(memory)[0]
+            torch.testing.assert_close(row, expected, atol=1e-4, rtol=0)
 
 
 def test_two_links_flip_the_word(tired: Why) -> None:
@@ -146,8 +171,8 @@ def test_bad_questions(lens: Lens, text: str, word: str, instead: str | None, er
 
 
 def test_numbers_that_are_no_counts(lens: Lens) -> None:
-    with pytest.raises(OptionError, match="most=0, expected 1 or more"):
-        lens.why(TIRED, "es", most=0)
+    with pytest.raises(OptionError, match="most=-1, expected 0 or more"):
+        lens.why(TIRED, "es", most=-1)
 
 
 def test_asking_leaves_the_model_as_it_was(lens: Lens) -> None:

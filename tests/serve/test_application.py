@@ -53,8 +53,10 @@ def same(reply: Any, made: Any) -> bool:
 
 
 def test_figure_and_attention_make_the_page(client: Any, lens: Lens) -> None:
-    view = lens.view(SHORT, every=False, layers=False)
+    view = lens.view(SHORT, every=False, layers=False, links=False)
     assert same(client.post("/api/figure", {"text": SHORT}), view.payload())
+    with_links = lens.view(SHORT, every=False, layers=False)
+    assert same(client.post("/api/figure", {"text": SHORT, "links": True}), with_links.payload())
     found = client.post("/api/figure", {"text": SHORT, "word": 2}).json()["findings"]
     assert [one["position"] for one in found] == [2]
     made = client.post("/api/attention", {"text": SHORT}).json()

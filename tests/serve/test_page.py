@@ -96,6 +96,11 @@ def test_what_goes_deeper_is_asked_for(opened: Opened, lens: Lens) -> None:
     page.wait_for_selector("button.back")
     assert " attends most to " in settled(page)
     page.click("button.back")
+    page.click("[data-door=circuit]")
+    page.wait_for_selector(".circuit path", state="attached")
+    linked = lens.view(TEXT, every=False, layers=False).findings[0]
+    assert page.locator(".circuit path").count() == len(linked.circuit) > 0
+    assert page.locator(".say").inner_text() == spoken(linked.caption)
     page.click("[data-door=measures]")
     page.wait_for_selector(".measures")
     measures = lens.measures(TEXT)

@@ -7,14 +7,14 @@ from operator import index
 from regard.errors import OptionError
 
 
-def whole(what: str, value: object) -> int:
-    """The value, if it is a whole number from 1 on; `what` names it in the error."""
+def whole(what: str, value: object, least: int = 1) -> int:
+    """The value, if it is a whole number from `least` on; `what` names it in the error."""
     try:
         number = index(value)  # type: ignore[arg-type]
     except TypeError:
         raise OptionError(f"{what}={value!r}, expected a whole number") from None
-    if number < 1:
-        raise OptionError(f"{what}={value!r}, expected 1 or more")
+    if number < least:
+        raise OptionError(f"{what}={value!r}, expected {least} or more")
     return number
 
 

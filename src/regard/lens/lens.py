@@ -150,10 +150,14 @@ class Lens:
                 elsewhere the most probable choice.
             instead: the alternative. If not given: what is written without the word of the text
                 that matters most, if that is another, else the runner-up.
-            most: cut so many of the strongest links.
+            most: cut so many of the strongest links; with 0, all links to each input word are cut,
+                but no single ones, which takes less than half the time.
             control: cut so many others, at random, to judge the estimate.
         """
-        most, control = whole("why: most", most), whole("why: control", control)
+        most, control = (
+            whole(f"why: {name}", value, 0)
+            for name, value in (("most", most), ("control", control))
+        )
         analysis = self._analysed(text)
         with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
             prediction = analysis.prediction(word, instead)
@@ -338,6 +342,7 @@ class Lens:
         instead: str | None = None,
         every: bool = True,
         layers: bool = True,
+        links: bool = True,
     ) -> View:
         """Where the model looked when it wrote a word, whether that matters, and how.
 
@@ -350,6 +355,7 @@ class Lens:
             instead: the alternative, see `why`.
             every: whether every written word can be selected, not this one alone.
             layers: whether the attention of all layers and all measures are there, too.
+            links: whether the strongest links of all layers are cut, too, one at a time.
         """
         from regard.lens.viewing import layers_of
 
@@ -357,8 +363,8 @@ class Lens:
         if word is None and self._adapter.kind == "encoder":
             own = [i for i, there in enumerate(analysis.reading.words.is_word) if there]
             word = own[-1] if own else None
-        links = CUT if layers else FEW
-        first = self.why(analysis, word, instead=instead, most=links, control=links // 2)
+        most = 0 if not links else CUT if layers else FEW
+        first = self.why(analysis, word, instead=instead, most=most, control=most // 2)
         others = [i for i in range(len(first.output_words)) if every and i != first.position]
         whys = [first, *(self.why(analysis, i, most=FEW, control=FEW) for i in others)]
         found = [one.figure_data() for one in whys]

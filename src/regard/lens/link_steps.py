@@ -131,23 +131,22 @@ def _by_word(
     words: Sequence[int],
 ) -> list[Tensor]:
     """Keys and values ``(h, n, d)`` and numbers ``(h, n)`` of tokens as those of words."""
-    parts = []
-    for word in words:
-        at = list(keys.positions[word])
-        own = weight[:, at]
-        total = own.sum(-1)
-        best = own.argmax(-1, keepdim=True)
-        shares = own / total.clamp_min(torch.finfo(own.dtype).tiny).unsqueeze(-1)
-        parts.append(
-            (
-                k[:, at].take_along_dim(best.unsqueeze(-1), 1)[:, 0],
-                (shares.unsqueeze(-1) * v[:, at]).sum(1),
-                product[:, at].take_along_dim(best, 1)[:, 0],
-                scaled[:, at].take_along_dim(best, 1)[:, 0],
-                total,
-            )
-        )
-    return [torch.stack(one, 1) for one in zip(*parts, strict=True)]
+    places = [keys.positions[word] for word in words]
+    longest = max(map(len, places))
+    at = torch.tensor([[*one, *one[:1] * (longest - len(one))] for one in places], device=k.device)
+    there = torch.tensor([len(one) for one in places], device=k.device)
+    there = torch.arange(longest, device=k.device) < there[:, None]
+    own = weight[:, at] * there
+    total = own.sum(-1)
+    shares = own / total.clamp_min(torch.finfo(own.dtype).tiny).unsqueeze(-1)
+    best = at.expand(len(own), -1, -1).gather(-1, own.argmax(-1, keepdim=True))[..., 0]
+    return [
+        k.take_along_dim(best.unsqueeze(-1), 1),
+        (shares.unsqueeze(-1) * v[:, at]).sum(2),
+        product.gather(1, best),
+        scaled.gather(1, best),
+        total,
+    ]
 
 
 def link_steps(

@@ -89,6 +89,7 @@ class _Found:
 
 def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Why:
     """Everything that `Lens.why` reports about a prediction."""
+    prediction.every_place = most + control > 0
     found, step = _estimate(prediction)
     strongest, sample = found.chosen(most, control, seed)
     tried = [*strongest, *sample]
@@ -193,9 +194,14 @@ class _Step:
 
 def _estimate(prediction: Prediction) -> tuple[_Found, _Step]:
     """Candidates for links that matter, and all links of the step's own rows."""
+    asked = [
+        site
+        for site in prediction.sites
+        if prediction.every_place or site.place == prediction.place
+    ]
     shapes, parts, total = [], [], 0
     sites, attention, effects = [], [], []
-    for number, site in enumerate(prediction.sites):
+    for number, site in enumerate(asked):
         queries, keys = prediction.axes(site.place)
         weights, estimated = _units(prediction, site, queries, keys)
         shapes.append(estimated.shape)
@@ -216,7 +222,7 @@ def _estimate(prediction: Prediction) -> tuple[_Found, _Step]:
             attention.append(weights[:, rows].amax(1))
             effects.append(estimated[:, rows].sum(1))
     module, index, weight, effect = (torch.cat(one).cpu() for one in zip(*parts, strict=True))
-    found = _Found(prediction.sites, shapes, module, index, weight, effect, total)
+    found = _Found(asked, shapes, module, index, weight, effect, total)
     return found, _Step(sites, torch.stack(attention), torch.stack(effects))
 
 
@@ -275,6 +281,8 @@ def _cut(prediction: Prediction, one: _Candidate) -> Cut:
 
 def _measure(prediction: Prediction, links: Sequence[_Candidate]) -> list[float]:
     """The change of the metric when each link is really cut."""
+    if not links:
+        return []
     after = prediction.metric(prediction.cut_logits([[_cut(prediction, one)] for one in links]))
     found: list[float] = (after - prediction.metric(prediction.baseline)).tolist()
     return found

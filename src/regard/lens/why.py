@@ -223,7 +223,7 @@ class Why:
 
     def _flipping(self) -> str:
         if self.flip is None:
-            if not self.choices:
+            if not self.choices or not self.links:
                 return ""
             return (
                 f"No set of the {len(self.links)} strongest links was found that changes the word."
@@ -301,6 +301,8 @@ class Why:
 
     def __str__(self) -> str:
         """The conclusion, and the strongest links as a table."""
+        if not self.links:
+            return "\n\n".join(filter(None, (self.conclusion, self.note)))
         lines = [self.conclusion, ""]
         rows = [("link", "weight", "effect", "cut")]
         rows += [

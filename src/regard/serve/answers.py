@@ -84,10 +84,10 @@ class Answers:
 
     def figure(self, asked: Asked) -> Work:
         """What the page shows of a written word, with the outcome of every cut."""
-        text, word = asked.text(), _optional(asked)
+        text, word, links = asked.text(), _optional(asked), asked.flag("links")
         asked.end()
         return lambda: self._lens.view(
-            self._analyse(text), word, every=False, layers=False
+            self._analyse(text), word, every=False, layers=False, links=links
         ).payload()
 
     def attention(self, asked: Asked) -> Work:

@@ -52,6 +52,7 @@ def _questions(limits: Limits) -> dict[str, Schema]:
         "description": "as it is written (it#2 is the second it), or its number",
     }
     tokens = {**FLAG, "description": "take every subword for a word of its own"}
+    each = {**FLAG, "description": "cut the strongest links of all layers, too, one at a time"}
     spelled = {**STRING, "maxLength": 200}
     cell = dict.fromkeys(("layer", "head"), FROM_0)
     link = {"type": "array", "items": FROM_0, "minItems": 2, "maxItems": 2}
@@ -67,7 +68,11 @@ def _questions(limits: Limits) -> dict[str, Schema]:
     asked = _object({"text": text}, {"word": word})
     return {
         "words": _asked("The words of a text", _object({"text": text}), "Words"),
-        "figure": _asked("What the page shows of a written word", asked, "Page"),
+        "figure": _asked(
+            "What the page shows of a written word",
+            _object({"text": text}, {"word": word, "links": each}),
+            "Page",
+        ),
         "attention": _asked("The weights of all heads", _object({"text": text}), "Page"),
         "measures": _asked("What input words are worth for a written one", asked, "Measures"),
         "why": _asked(

@@ -11,7 +11,7 @@ import base64
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -135,7 +135,10 @@ def findings_data(findings: Sequence[Finding]) -> dict[str, Any]:
         return shared[one["data"]]
 
     rows = [{n: once(x) if n in VECTORS else x for n, x in one.row.items()} for one in findings]
-    found = [asdict(replace(one, row=row)) for one, row in zip(findings, rows, strict=True)]
+    found = [
+        {**vars(one), "row": row, "reads": [vars(read) for read in one.reads]}
+        for one, row in zip(findings, rows, strict=True)
+    ]
     return {"findings": found, "vectors": packed}
 
 

@@ -1,6 +1,7 @@
 """How the lens runs a model: one adapter for each kind."""
 
 from regard.lens.adapters.adapter import (
+    LastStep,
     ModelAdapter,
     Reading,
     StackAdapter,
@@ -8,4 +9,4 @@ from regard.lens.adapters.adapter import (
     speaks,
 )
 
-__all__ = ["ModelAdapter", "Reading", "StackAdapter", "TranslatorAdapter", "speaks"]
+__all__ = ["LastStep", "ModelAdapter", "Reading", "StackAdapter", "TranslatorAdapter", "speaks"]

@@ -7,7 +7,7 @@ vectors layer by layer. `TranslatorAdapter` and `StackAdapter` add what `Lens.wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.errors import OptionError
 from regard.lens.adapters.past import Past
+from regard.lens.capture import Seen
 from regard.text.words import Words
 
 BEAM = 5
@@ -94,6 +95,10 @@ class ModelAdapter(Protocol):
         """Runs the whole model over a text and its translation; returns the latter's words."""
 
 
+LastStep = Callable[[int], Tensor]
+"""The logits of so many equal rows, ``(rows, vocabulary)``."""
+
+
 @runtime_checkable
 class TranslatorAdapter(ModelAdapter, Protocol):
     """A model with an encoder and a decoder."""
@@ -116,6 +121,13 @@ class TranslatorAdapter(ModelAdapter, Protocol):
         """The logits after each token of a prefix ``(rows, t)``, from the first asked for on.
 
         ``(rows, t − first, vocabulary)``; with ``first=-1``, only those after the last token.
+        """
+
+    def last_step(self, seen: Seen, memory: Tensor, prefix: Sequence[int]) -> LastStep | None:
+        """Computes the logits after a prefix again, from what the decoder was seen to read.
+
+        Only its last token is read again, so links can be cut in that row alone. None where the
+        decoder cannot continue from there.
         """
 
     def translate_all(self, readings: Sequence[Reading]) -> list[list[int]]:

@@ -8,8 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import causal, padding
-from regard.lens.adapters.adapter import BEAM, Reading, no_translator, of_these, or_named
+from regard.lens.adapters.adapter import (
+    BEAM,
+    LastStep,
+    Reading,
+    no_translator,
+    of_these,
+    or_named,
+)
 from regard.lens.adapters.past import Past
+from regard.lens.capture import Seen
 from regard.nn import Classifier, LanguageModel
 from regard.text import Tokenizer, padded
 from regard.text.words import Words
@@ -42,6 +50,27 @@ class RegardTranslator:
 
     def step_logits(self, memory: Tensor, prefix: Tensor, first: int = 0) -> Tensor:
         return self.model.logits(self.model.decode(prefix, memory)[:, first:])
+
+    def last_step(self, seen: Seen, memory: Tensor, prefix: Sequence[int]) -> LastStep | None:
+        length = len(prefix) - 1
+        if length == 0:
+            return None
+        names = [f"decoder.blocks.{i}" for i in range(len(self.model.decoder.blocks))]
+        own = [seen[f"{name}.attention"] for name in names]
+        cross = [seen[f"{name}.cross"] for name in names]
+
+        def logits(rows: int) -> Tensor:
+            cache = self.model.cache()
+            cache.length = length
+            for block, look, read in zip(cache.blocks, own, cross, strict=True):
+                past = (look.k[:, :, :length], look.v[:, :, :length])
+                block.own.append(*(x.expand(rows, -1, -1, -1) for x in past))
+                block.memory.append(*(x.expand(rows, -1, -1, -1) for x in (read.k, read.v)))
+            last = torch.tensor(prefix[-1:], device=memory.device).expand(rows, 1)
+            hidden = self.model.decode(last, memory.expand(rows, -1, -1), cache=cache)
+            return self.model.logits(hidden[:, 0])
+
+        return logits
 
     def encode_target(self, text: str) -> list[int]:
         return self.tokenizer.encode(text)

@@ -15,6 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.errors import OptionError, RegardError
 from regard.lens.adapters.adapter import BEAM, Reading, no_translator, of_these, or_named
 from regard.lens.adapters.past import Past
+from regard.lens.capture import Seen
 from regard.text import padded
 from regard.text.words import Words, spelled
 
@@ -91,6 +92,9 @@ class TransformersModel:
             input_ids=ids, attention_mask=torch.ones_like(ids)
         ).last_hidden_state
         return found
+
+    def last_step(self, seen: Seen, memory: Tensor, prefix: Sequence[int]) -> None:
+        return None
 
     def step_logits(self, memory: Tensor, prefix: Tensor, first: int = 0) -> Tensor:
         """The logits after each token of a translation, ``(rows, t − first, vocabulary)``."""

@@ -102,6 +102,8 @@ class Prediction(ABC):
     """For each of them, the input word that its row looks at most."""
     note: str = ""
     """Anything about the question that a reader has to know."""
+    every_place: bool = True
+    """Whether links of the whole model are asked about, or only those from the step's rows."""
     probes: int = 1
     """Rows of the pass whose gradient is taken."""
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import OptionError, WordError
-from regard.lens.adapters import Reading, TranslatorAdapter
+from regard.lens.adapters import LastStep, Reading, TranslatorAdapter
 from regard.lens.capture import Cut, Seen, cut, watch
 from regard.lens.predictions.prediction import Axis, Prediction, in_rows
 from regard.lens.rewriting import rewrite
@@ -187,12 +187,26 @@ class TranslationPrediction(Prediction):
         return (self.step,)
 
     def logits(self, rows: int = 1) -> Float[Tensor, "rows choices"]:
-        return self._decode(self.adapter.encode(self.translated.reading, rows))
+        if self.every_place:
+            return self._decode(self.adapter.encode(self.translated.reading, rows))
+        return self._decode(self.memory.expand(rows, -1, -1))
 
     def logits_without(self, cuts: Sequence[Sequence[Cut]]) -> Float[Tensor, "rows choices"]:
+        last = self._last_step
+        if last is not None and all(self._in_last_row(one) for links in cuts for one in links):
+            with cut(self.model, in_rows([[x.behind(self.step) for x in one] for one in cuts])):
+                return last(len(cuts))
         memory = self._memory_without(cuts)
         with cut(self.model, self._in_decoder(cuts)):
             return self._decode(memory)
+
+    @cached_property
+    def _last_step(self) -> LastStep | None:
+        """Runs the last row of the decoder alone; those before it do not depend on its links."""
+        return self.adapter.last_step(self.translated.seen, self.memory, self.prefix)
+
+    def _in_last_row(self, one: Cut) -> bool:
+        return not self._in_encoder(one) and one.first >= self.step
 
     def _decode(self, memory: Float[Tensor, "rows n width"]) -> Float[Tensor, "rows choices"]:
         prefix = torch.tensor([self.prefix], device=memory.device).expand(len(memory), -1)

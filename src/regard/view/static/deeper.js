@@ -12,9 +12,10 @@
  * @param {PagePayload} payload
  * @param {Host | null} host
  * @param {(reader: Reader) => void} loaded
+ * @param {() => void} changed called when a finding has got more to show
  * @returns {Deeper}
  */
-function deeper(reader, payload, host, loaded) {
+function deeper(reader, payload, host, loaded, changed) {
   let open = "";
   /** @type {Finding | null} */
   let finding = null;
@@ -29,7 +30,11 @@ function deeper(reader, payload, host, loaded) {
     const heads = reader()?.payload.layers.reduce((sum, layer) => sum + layer.heads, 0);
     /** @type {[string, string, boolean][]} */
     const all = [
-      ["circuit", "Strongest links", finding !== null && finding.circuit.length > 0],
+      [
+        "circuit",
+        "Strongest links",
+        finding !== null && (finding.circuit.length > 0 || canMeasure(finding)),
+      ],
       ["heads", heads ? `All ${heads} heads` : "All heads", layers],
       ["matrix", "Matrix", layers],
       [
@@ -91,7 +96,7 @@ function deeper(reader, payload, host, loaded) {
     /** @type {Node} */
     let made;
     if (at === null || open === "compare") made = comparison();
-    else if (open === "circuit") made = circuit(at, state);
+    else if (open === "circuit") made = circuit(await linked(at), state);
     else if (open === "layers") made = layerByLayer(at);
     else if (open === "data") made = data(at);
     else if (open === "measures") made = bars(await measured(at), "All measures");
@@ -108,6 +113,17 @@ function deeper(reader, payload, host, loaded) {
     const made = new Reader(await host.ask("attention", { text: at.text }));
     loaded(made);
     return made;
+  }
+
+  /** The finding with its strongest links, asked for if need be. @param {Finding} at */
+  async function linked(at) {
+    if (at.circuit.length > 0 || !canMeasure(at)) return at;
+    panel.replaceChildren(make("p.note", "Cutting …"));
+    const question = { text: at.text, word: asked(at), links: true };
+    const [{ circuit, caption }] = (await host?.ask("figure", question)).findings;
+    Object.assign(at, { circuit, caption });
+    changed();
+    return at;
   }
 
   /** @param {Finding} at @returns {Promise<TableData>} */
