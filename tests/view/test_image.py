@@ -16,8 +16,8 @@ import torch
 
 from regard.errors import FileError, OptionError, ShapeError
 from regard.view import Picture, arrows, bars, heatmap, lines, links
-from regard.view._colour import PALETTE, contrast, ink_on, legible, luminance, ramp
-from regard.view._svg import PAPER, escape, label, text_width
+from regard.view.colour import PALETTE, contrast, ink_on, legible, luminance, ramp
+from regard.view.svg import PAPER, escape, label, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 ODD = [

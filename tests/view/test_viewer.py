@@ -17,8 +17,7 @@ import torch
 import regard
 from regard.errors import OptionError, ShapeError, WordError
 from regard.view import Compared, Explained, Layer, Method, Side, Text, View, heatmap, links
-from regard.view._grids import pooled
-from regard.view.choice import WHICH
+from regard.view.choice import WHICH, chosen
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -196,9 +195,9 @@ def test_long_texts_as_pictures_and_text(samples: Any) -> None:
 
 def test_pooling_is_the_mean_of_blocks(samples: Any) -> None:
     look = samples.looked(30, 45)
-    texts = Text.of(["a"] * 30), Text.of(["b"] * 45)
-    layer = Layer("one", "cross", "a", "b", look)
-    found = pooled(layer, 2, texts[0].units(), texts[1].units(), 15)
+    texts = {"a": Text.of(["a"] * 30), "b": Text.of(["b"] * 45)}
+    choice = chosen(texts, [Layer("one", "cross", "a", "b", look)], "test", {"heads": 2})
+    found = choice.pooled(15)
     exact = look.weights()[0, 2].numpy().reshape(15, 2, 15, 3).mean((1, 3))
     np.testing.assert_allclose(found, exact, atol=1e-6)
 

@@ -9,11 +9,11 @@ from typing import SupportsFloat
 import numpy as np
 
 from regard.errors import OptionError, ShapeError
-from regard.view._axis import Axis, fitted, grid
-from regard.view._colour import PALETTE, legible
-from regard.view._data import Array, Numbers, array, decimals, written
-from regard.view._svg import RULE, SMALL_SIZE, SOFT, Number, label, num, tag, widest
+from regard.view.axis import Axis, fitted, grid
+from regard.view.colour import PALETTE, legible
+from regard.view.numbers import Array, Numbers, array, decimals, written
 from regard.view.picture import Picture, titled
+from regard.view.svg import RULE, SMALL_SIZE, SOFT, Number, label, num, tag, widest
 
 NAME_ROOM = 170
 NAME_PITCH = 17

@@ -1,18 +1,47 @@
-"""What of the layers of a view is shown: layer, heads, the word that attends."""
+"""What of the layers of a view is shown: layer, heads, the word that attends; and its weights.
+
+A word is attended to as much as all its tokens together, and attends as its tokens do on average:
+keys are summed, queries averaged.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
 
 from regard.errors import OptionError
-from regard.view import _grids
-from regard.view._data import Array
+from regard.view.numbers import Array
 from regard.view.records import Layer, Text, Unit
 
 WHICH = ("figure", "ribbon", "head", "matrix", "overview", "explain", "compare")
 FIRST_HEADS = 4
 """Heads up to which all are drawn when none are named; of more, the first three."""
+AT_ONCE = 2**22
+"""Weights in memory at a time."""
+
+
+class Options(TypedDict, total=False):
+    """What a picture, or a text, shows of a view."""
+
+    layer: int | str
+    """Number (from 0) or name of a layer."""
+    heads: int | Sequence[int] | None
+    """Number or numbers (from 0); pictures of one head take the first."""
+    word: str | int | None
+    """The word that attends: text, or number from 0. In the figure, the input word."""
+    tokens: bool
+    """Tokens instead of words."""
+    threshold: float
+    """Links at or below are not drawn."""
+    cut: bool
+    """In the figure, what the model writes without the link."""
+    title: str
+    """The line above "ribbon", with mentioned words in asterisks."""
 
 
 @dataclass(frozen=True)
@@ -24,15 +53,14 @@ class Choice:
     queries: tuple[Unit, ...]
     keys: tuple[Unit, ...]
     asking: int | None
-    """The number of the query that is looked at alone."""
+    """The number of the query that is shown alone."""
     tokens: bool
 
     @property
     def title(self) -> str:
         """The layer and the heads."""
         numbers = ", ".join(map(str, self.heads))
-        heads = f"head {numbers}" if len(self.heads) == 1 else f"heads {numbers}"
-        return f"{self.layer.name}, {heads}"
+        return f"{self.layer.name}, head{'s' * (len(self.heads) > 1)} {numbers}"
 
     @property
     def heading(self) -> str:
@@ -41,38 +69,87 @@ class Choice:
         return f"{self.title} ({self.layer.kind} attention, {unit})"
 
     def weights(self, queries: Sequence[Unit] | None = None) -> Array:
-        """Exactly the weights of the heads between the units, ``(h, q, k)``."""
-        asking = list(self.queries if queries is None else queries)
-        found = _grids.weights(self.layer, self.heads, asking)
-        order = {token: i for i, token in enumerate(t for unit in asking for t in unit.tokens)}
-        local = [Unit(u.label, tuple(order[t] for t in u.tokens), u.place) for u in asking]
-        return _grids.merged(found, local, self.keys)
+        """The exact weights of the heads between the units, ``(h, q, k)``."""
+        units = self.queries if queries is None else queries
+        found = self.layer.look.weights(queries=_tokens(units), heads=list(self.heads))
+        return merged(headed(found, 2).astype(np.float64), units, self.keys)
+
+    def pooled(self, side: int) -> Array:
+        """The weights averaged over heads, and over blocks so that no axis is longer than ``side``.
+
+        The whole matrix never exists: rows are computed, merged and added some at a time.
+        """
+        tall, wide = -(-len(self.queries) // side), -(-len(self.keys) // side)
+        longest = max(len(unit.tokens) for unit in self.queries)
+        step = max(1, AT_ONCE // (self.layer.sizes[1] * len(self.heads) * longest))
+        columns = np.arange(0, len(self.keys), wide)
+        sums = np.zeros((-(-len(self.queries) // tall), len(self.heads), len(columns)))
+        for start in range(0, len(self.queries), step):
+            part = self.weights(self.queries[start : start + step])
+            rows = np.arange(start, start + part.shape[1]) // tall
+            np.add.at(sums, rows, np.add.reduceat(part, columns, 2).swapaxes(0, 1))
+        sizes = np.outer(_sizes(len(self.queries), tall), _sizes(len(self.keys), wide))
+        return np.asarray(sums.mean(1) / sizes)
+
+    def masked(self) -> npt.NDArray[np.bool_]:
+        """Where no token of one unit may attend to any token of the other."""
+        scores = self.layer.look.scores(queries=_tokens(self.queries), heads=list(self.heads))
+        seen = np.isfinite(headed(scores, 2)).max(0, keepdims=True).astype(np.float64)
+        return np.asarray(merged(seen, self.queries, self.keys)[0] == 0)
+
+
+def headed(x: Tensor, rank: int) -> npt.NDArray[np.float32]:
+    """A result of a `Look` with exactly a head axis before its last ``rank`` axes.
+
+    The entropy has rank 1 (queries), the weights 2 (queries, keys); keys and values may have fewer
+    heads than queries.
+    """
+    x = x.detach().float().cpu()
+    return np.asarray(x.reshape(-1, *x.shape[x.dim() - rank :]).numpy(), dtype=np.float32)
+
+
+def merged(weights: Array, queries: Sequence[Unit], keys: Sequence[Unit]) -> Array:
+    """Weights ``(h, q, k)`` between tokens as weights between units.
+
+    The rows are those of the tokens of the queries, in their order.
+
+    >>> both = Unit("unhappy", (0, 1), 0)
+    >>> merged(np.array([[[0.5, 0.25, 0.25], [0.25, 0.25, 0.5]]]), [both], [both]).tolist()
+    [[[0.625]]]
+    """
+    summed = np.add.reduceat(weights.take(_tokens(keys), 2), _starts(keys), 2)
+    counts = np.array([len(unit.tokens) for unit in queries])
+    return np.asarray(np.add.reduceat(summed, _starts(queries), 1) / counts[:, None])
+
+
+def _tokens(units: Sequence[Unit]) -> list[int]:
+    return [token for unit in units for token in unit.tokens]
+
+
+def _starts(units: Sequence[Unit]) -> npt.NDArray[np.int64]:
+    """Where the tokens of each unit begin among those of all."""
+    return np.cumsum([0, *(len(unit.tokens) for unit in units)])[:-1]
+
+
+def _sizes(count: int, block: int) -> npt.NDArray[np.int64]:
+    """How many there are in each block."""
+    return np.minimum(block, count - np.arange(0, count, block))
 
 
 def chosen(
-    texts: Mapping[str, Text],
-    layers: Sequence[Layer],
-    where: str,
-    *,
-    layer: int | str,
-    heads: int | Sequence[int] | None,
-    word: str | int | None,
-    tokens: bool,
+    texts: Mapping[str, Text], layers: Sequence[Layer], where: str, options: Options
 ) -> Choice:
     """The choice, checked against what there is."""
-    one = _layer(layers, layer, where)
-    asking, looked_at = texts[one.queries], texts[one.keys]
-    queries = tuple(asking.units(tokens))
-    token = _token(asking, word, where)
+    layer = _layer(layers, options.get("layer", 0), where)
+    asking, tokens = texts[layer.queries], options.get("tokens", False)
+    queries, keys = (tuple(text.units(tokens)) for text in (asking, texts[layer.keys]))
+    token = _token(asking, options.get("word"), where)
     number = next((i for i, unit in enumerate(queries) if token in unit.tokens), None)
-    keys = tuple(looked_at.units(tokens))
-    return Choice(one, _heads(one, heads, where), queries, keys, number, tokens)
+    return Choice(layer, _heads(layer, options.get("heads"), where), queries, keys, number, tokens)
 
 
 def _layer(layers: Sequence[Layer], layer: int | str, where: str) -> Layer:
     names = [one.name for one in layers]
-    if not layers:
-        raise OptionError(f"{where}: expected a view with layers, got none; give layers to View")
     if isinstance(layer, str):
         if layer not in names:
             raise OptionError(

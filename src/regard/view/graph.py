@@ -10,10 +10,10 @@ from typing import SupportsFloat, SupportsIndex
 import numpy as np
 
 from regard.errors import OptionError, ShapeError
-from regard.view._colour import PALETTE, legible, mix
-from regard.view._data import Array, Numbers, array, decimals, names, written
-from regard.view._svg import BOLD, DIM, INK, SMALL_SIZE, SOFT, Number, label, num, tag, widest
+from regard.view.colour import PALETTE, legible, mix
+from regard.view.numbers import Array, Numbers, array, decimals, names, written
 from regard.view.picture import Picture, titled
+from regard.view.svg import BOLD, DIM, INK, SMALL_SIZE, SOFT, Number, label, num, tag, widest
 
 WORD_ROOM = 130
 WORD_SIZE = 14

@@ -11,9 +11,10 @@ from typing import SupportsFloat
 import numpy as np
 
 from regard.errors import OptionError, shape
-from regard.view._colour import ink_on, ramp
-from regard.view._data import Array, Numbers, array, decimals, marks, names, written
-from regard.view._svg import (
+from regard.view.colour import ink_on, ramp
+from regard.view.numbers import Array, Numbers, array, decimals, marks, names, written
+from regard.view.picture import Picture, titled
+from regard.view.svg import (
     RULE,
     SMALL_SIZE,
     SOFT,
@@ -27,7 +28,6 @@ from regard.view._svg import (
     text_width,
     widest,
 )
-from regard.view.picture import Picture, titled
 
 LABEL_ROOM = 120
 VALUE_SIZE = 12.5

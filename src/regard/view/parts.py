@@ -7,17 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
 from regard.errors import OptionError
-from regard.view import _grids
-from regard.view._colour import PALETTE
-from regard.view._svg import Number
 from regard.view.chart import lines
-from regard.view.choice import Choice
+from regard.view.choice import Choice, headed
+from regard.view.colour import PALETTE
 from regard.view.graph import links
 from regard.view.picture import Picture
 from regard.view.records import Compared, Explained, Layer, Measures, Side, Text
+from regard.view.svg import Number
 from regard.view.table import Table, fixed
 
 MOST_LINKED = 80
@@ -71,7 +69,7 @@ def overview(layers: Sequence[Layer]) -> Table:
     values = np.full((len(layers), most), np.nan)
     for i, layer in enumerate(layers):
         keys = layer.sizes[1]
-        entropy = _grids.headed(layer.look.entropy(), 1).mean(-1)
+        entropy = headed(layer.look.entropy(), 1).mean(-1)
         values[i, : layer.heads] = entropy / (np.log(keys) if keys > 1 else 1.0)
     title = "Entropy of each head, 0 (attends to one word) to 1 (to all alike)"
     return Table(title, [layer.name for layer in layers], [str(head) for head in range(most)],
@@ -180,17 +178,13 @@ class Matrix:
             title = f"{table.title}, {table.footer}"
             return replace(table, title=title, rows=[], columns=[]).picture()
         if self.choice.layer.sizes[1] <= PIXELS:
-            table = replace(table, values=np.where(self._masked(), np.nan, table.values))
+            table = replace(table, values=np.where(self.choice.masked(), np.nan, table.values))
         return table.picture()
 
     def _table(self, side: int) -> Table:
         """The weights between words; of many words between blocks, named by their first."""
         choice = self.choice
-        maps = [
-            _grids.pooled(choice.layer, head, choice.queries, choice.keys, side)
-            for head in choice.heads
-        ]
-        values = np.asarray(np.mean(maps, 0))
+        values = choice.pooled(side)
         tall, wide = len(choice.queries), len(choice.keys)
         down, across = -(-tall // len(values)), -(-wide // values.shape[1])
         footer = f"{tall} × {wide} words, each cell the mean of {down} × {across}"
@@ -203,10 +197,3 @@ class Matrix:
             is_map=True,
             places=3,
         )
-
-    def _masked(self) -> npt.NDArray[np.bool_]:
-        """Where no token of the one word may look at any token of the other."""
-        choice = self.choice
-        scores = _grids.headed(choice.layer.look.scores(heads=list(choice.heads)), 2)
-        seen = np.isfinite(scores).max(0, keepdims=True).astype(np.float64)
-        return np.asarray(_grids.merged(seen, choice.queries, choice.keys)[0] == 0)

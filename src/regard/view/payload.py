@@ -19,10 +19,11 @@ import numpy.typing as npt
 
 from regard.errors import OptionError
 from regard.view import parts
-from regard.view._grids import headed
-from regard.view._svg import Number
+from regard.view.choice import headed
 from regard.view.figure.finding import Finding
+from regard.view.figure.wording import PAGE, labels
 from regard.view.records import Compared, Explained, Layer, Measures, Text
+from regard.view.svg import Number
 
 if TYPE_CHECKING:
     from regard.view.viewer import View
@@ -38,18 +39,6 @@ STEPS_BUDGET = 1_000_000
 """Bytes up to which the six steps of every word are put into a file without being asked for."""
 UNIT = 65_535
 """A weight of 1; the error of a weight is 1/131,070 at most."""
-LABELS = {
-    "reads": "it reads · click a word to see what it attends to",
-    "writes": "",
-    "query": "q, of the word that attends",
-    "matters": "Where does it look?",
-    "each": "the strongest head of all layers",
-    "looked": "attention (strongest head)",
-    "lost": "",
-    "attended": "These are the weights that the model computed. Whether a link matters is another "
-    "question: cut it and see.",
-}
-"""The labels of a page that shows what a word attends to, without cuts."""
 VECTORS = ("q", "k", "v", "output")
 """Vectors of the six steps of a finding."""
 STRONGEST = 8
@@ -116,7 +105,8 @@ def empty() -> dict[str, Any]:
     """A payload that shows nothing yet."""
     lists = ("findings", "vectors", "measures", "layers", "steps")
     return {
-        "format": "regard.view", "version": VERSION, "labels": LABELS, "texts": {},
+        "format": "regard.view", "version": VERSION, "texts": {},
+        "labels": labels("attention", word="", instead="") | PAGE,
         **{name: [] for name in lists},
         **dict.fromkeys(("served", "explained", "compared")),
     }  # fmt: skip
@@ -142,7 +132,7 @@ def findings_data(findings: Sequence[Finding]) -> dict[str, Any]:
     return {"findings": found, "vectors": packed}
 
 
-def pack(values: Sequence[Any]) -> dict[str, Any]:
+def pack(values: npt.ArrayLike) -> dict[str, Any]:
     """Numbers as 16-bit integers, little-endian, in base64, with their shape and scale.
 
     >>> pack([[0.5, -1.0]])
@@ -182,9 +172,7 @@ def steps_bytes(layers: Sequence[Layer]) -> int:
 def _text(text: Text) -> dict[str, Any]:
     return {
         "text": text.text,
-        "tokens": list(text.tokens),
-        "words": list(text.words),
-        "places": [int(place) for place in text.places],
+        "units": [(unit.label, unit.place, unit.tokens) for unit in text.units()],
     }
 
 
@@ -232,7 +220,7 @@ def _packed(values: npt.NDArray[Any], kind: type[np.generic]) -> str:
 
 
 def _steps(layer: Layer, chosen: Mapping[str, Sequence[int]]) -> dict[str, Any] | None:
-    """Queries, keys, values, scores and sums of the chosen tokens, float32.
+    """The numbers of the six steps of the chosen tokens, per head.
 
     Short texts keep all keys; long ones those of the chosen tokens and the strongest of each row.
     """
@@ -242,29 +230,25 @@ def _steps(layer: Layer, chosen: Mapping[str, Sequence[int]]) -> dict[str, Any] 
     look, count = layer.look, layer.sizes[1]
     weights = headed(look.weights(queries=queries), 2)
     keys = _kept_keys(weights, count, sorted(set(chosen.get(layer.keys, ()))))
-    columns = keys[:, None, :]
-    q, k, v, z = (headed(x, 2) for x in (look.q, look.k, look.v, look.output))
+    q, k, v, output = (headed(x, 2) for x in (look.q, look.k, look.v, look.output))
     groups = np.arange(layer.heads) * len(k) // layer.heads
-    entered = headed(look.scores(queries=queries), 2)
-    packed = {
-        "q": q[:, queries], "z": z[:, queries],
-        "k": k[groups[:, None], keys], "v": v[groups[:, None], keys],
-        "score": _taken(headed(look.compared(queries=queries), 2), columns),
-        "entered": _taken(entered, columns),
-        "weight": _taken(weights, columns),
-    }  # fmt: skip
+    own = groups[:, None], keys
+    scores = headed(look.compared(queries=queries), 2), headed(look.scores(queries=queries), 2)
+    vectors = {"q": q[:, queries], "output": output[:, queries], "k": k[own], "v": v[own]}
+    numbers = zip(("product", "scaled", "weight"), (*scores, weights), strict=True)
     return {
         "queries": queries,
-        "width": q.shape[-1],
-        "valueWidth": v.shape[-1],
-        "keysPerHead": keys.shape[1],
-        "keys": _packed(keys, np.uint32),
-    } | {name: _packed(values, np.float32) for name, values in packed.items()}
+        "keys": keys.tolist(),
+        **{name: pack(values) for name, values in vectors.items()},
+        **{name: _taken(values, keys) for name, values in numbers},
+    }
 
 
-def _taken(rows: npt.NDArray[np.float32], columns: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    wide = np.broadcast_to(columns, (*rows.shape[:2], columns.shape[2]))
-    return np.take_along_axis(rows, wide, 2)
+def _taken(rows: npt.NDArray[np.float32], keys: npt.NDArray[np.int64]) -> list[Any]:
+    """The numbers ``(h, q, m)`` at the keys ``(h, m)``; None where they are not finite."""
+    wide = np.broadcast_to(keys[:, None], (*rows.shape[:2], keys.shape[1]))
+    found = np.take_along_axis(rows, wide, 2).astype(np.float64).round(5)
+    return list(np.where(np.isfinite(found), found.astype(object), np.array(None)).tolist())
 
 
 def _kept_keys(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from regard.errors import OptionError
 from regard.files import write_bytes
 from regard.view import raster
-from regard.view._svg import (
+from regard.view.svg import (
     BOLD,
     FONT,
     INK,

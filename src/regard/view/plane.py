@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from regard.errors import OptionError, ShapeError
-from regard.view._axis import Axis, grid, tick_step
-from regard.view._colour import PALETTE, legible
-from regard.view._data import Numbers, array
-from regard.view._svg import DIM, RULE, SMALL_SIZE, TEXT_SIZE, label, num, tag, text_width, widest
+from regard.view.axis import Axis, grid, tick_step
+from regard.view.colour import PALETTE, legible
+from regard.view.numbers import Numbers, array
 from regard.view.picture import Picture, titled
+from regard.view.svg import DIM, RULE, SMALL_SIZE, TEXT_SIZE, label, num, tag, text_width, widest
 
 NAME_ROOM = 170
 

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from regard.errors import OptionError
-from regard.view._svg import FONT, Number
+from regard.view.svg import FONT, Number
 
 _FONTS = "Inter,'Helvetica Neue',Arial,'Liberation Sans','Noto Sans','DejaVu Sans'"
 _PAGE = (

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from regard.attention import Look
 from regard.errors import OptionError, ShapeError, WordError, shape
-from regard.view._data import Array, Numbers, array
-from regard.view._svg import Number
+from regard.view.numbers import Array, Numbers, array
+from regard.view.svg import Number
 
 KINDS = ("self", "masked", "cross")
 """Attention of a text to itself, to what came before in it, or to another text."""

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from rich.cells import cell_len
 
-from regard.view._colour import PALETTE
-from regard.view._data import Array
-from regard.view._svg import (
+from regard.view.colour import PALETTE
+from regard.view.image import heatmap
+from regard.view.numbers import Array
+from regard.view.picture import Picture, titled
+from regard.view.svg import (
     BOLD,
     INK,
     SMALL_SIZE,
@@ -25,8 +27,6 @@ from regard.view._svg import (
     widest,
     wrap,
 )
-from regard.view.image import heatmap
-from regard.view.picture import Picture, titled
 
 FOREMOST = 24
 """Rows of a table of bars, at most."""

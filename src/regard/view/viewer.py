@@ -6,7 +6,7 @@ import html
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 from rich import text as rich_text
 from rich.console import RenderableType
@@ -14,39 +14,21 @@ from rich.console import RenderableType
 from regard.errors import OptionError, WordError
 from regard.files import write_bytes
 from regard.view import parts, payload
-from regard.view._svg import Number
-from regard.view.choice import WHICH, chosen
+from regard.view.choice import WHICH, Options, chosen
 from regard.view.figure import terminal
 from regard.view.figure.drawing import Figure
-from regard.view.figure.finding import Finding, finding, spans
+from regard.view.figure.finding import Finding, finding
+from regard.view.figure.wording import spans
 from regard.view.page import page
 from regard.view.parts import Part
 from regard.view.payload import Sparsity
 from regard.view.picture import Picture
 from regard.view.records import Compared, Explained, Layer, Measures, Text
+from regard.view.svg import Number
 
 T = TypeVar("T")
 FRAME = 860
 """Height of the page in a notebook, in pixels."""
-
-
-class Options(TypedDict, total=False):
-    """What a picture, or a text, shows of a view."""
-
-    layer: int | str
-    """Number (from 0) or name of a layer."""
-    heads: int | Sequence[int] | None
-    """Number or numbers (from 0); pictures of one head take the first."""
-    word: str | int | None
-    """The word that attends: text, or number from 0. In the figure, the input word."""
-    tokens: bool
-    """Tokens instead of words."""
-    threshold: float
-    """Links at or below are not drawn."""
-    cut: bool
-    """In the figure, what the model writes without the link."""
-    title: str
-    """The line above "ribbon", with mentioned words in asterisks."""
 
 
 class View:
@@ -182,15 +164,7 @@ class View:
         layers = self._has(where, which, self.layers or None, "layers")
         if which == "overview":
             return parts.overview(layers)
-        choice = chosen(
-            self.texts,
-            layers,
-            where,
-            layer=options.get("layer", 0),
-            heads=options.get("heads"),
-            word=options.get("word"),
-            tokens=options.get("tokens", False),
-        )
+        choice = chosen(self.texts, layers, where, options)
         if which == "matrix":
             return parts.Matrix(replace(choice, heads=choice.heads[:1]))
         return parts.Head(choice, options.get("threshold", 0.02))

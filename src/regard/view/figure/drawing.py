@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.view._svg import BOLD, Number, escape, moved, num, shorten, tag, text_width
 from regard.view.figure import terminal
-from regard.view.figure.finding import Finding, Read, Span, percent, plain
+from regard.view.figure.finding import CLEAR, Finding, Read
 from regard.view.figure.layout import PAD, Placed, place, size_for
 from regard.view.figure.theme import boxed, dark_style, fill, line, paragraph, text
+from regard.view.figure.wording import Span, percent, plain
 from regard.view.picture import Picture
+from regard.view.svg import BOLD, Number, escape, moved, num, shorten, tag, text_width
 
 WIDTH = 1000
 INSET = 28
@@ -314,7 +315,7 @@ def _columns(found: Finding, selected: int, cut: bool) -> tuple[str, Number]:
         high = max(1.0, tall * min(1.0, max(0.0, read.matters)))
         marks.append(tag("rect", x=x + 1, y=floor - high, width=9, height=high, rx=2,
                          **fill("cut")))  # fmt: skip
-        if read.matters >= 0.02:
+        if read.matters >= CLEAR:
             marks.append(text(f"−{100 * read.matters:.0f}", x, 35, size=12, weight=600,
                                anchor="middle", colour="cut"))  # fmt: skip
         ink = ("cut" if cut else "accent") if i == selected else "soft"

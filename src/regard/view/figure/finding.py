@@ -1,8 +1,7 @@
 """`Finding`: what the figure and the page show, in which words, from the data of a `Why`.
 
 The renderers, SVG here and JavaScript in the page, decide nothing: every sentence and every list
-is made here. A sentence is a list of spans, (text, role), where the role says what a mentioned
-word is: ``"look"`` for one that is looked at or written, ``"cut"`` after a cut, else ``""``.
+is made here, in the words of `wording`.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.errors import WordError
-from regard.view._svg import Number
+from regard.view.figure.wording import MARKS, Span, clean, labels, percent, plain, said, spans
+from regard.view.svg import Number
 
-Span = tuple[str, str]
 Data = Mapping[str, Any]
 
 CLEAR = 0.02
 """A loss of probability from which on a word is said to matter."""
 STRONG = 0.5
 """A weight from which on the model is said to look at a word."""
+WRITING = ("translation", "next")
+"""Kinds of a model that writes; others choose."""
 COLUMNS = 16
 """Input words with bars of their own."""
-MARKS = ".,;:!?…\u3002\u3001\uff0c\uff01\uff1f"
-_TURNING = re.compile("[\u202a-\u202e\u2066-\u2069\u2028\u2029]")
 _TWICE = re.compile(r"#\d+$")
 
 
@@ -222,104 +221,76 @@ def _output(why: Data, one: Data, flips: bool, writes: str) -> list[str]:
 
 
 def _headline(why: Data, names: Sequence[str], i: int, selected: int) -> list[Span]:
-    word, one, kind = clean(why["word"]), why["words"][i], _kind(why)
-    key = plain(names[i])
-    begin: list[Span] = [(f"When it {_verb(kind)} ", ""), (word, "look"), (", it looks ", "")]
-    if kind == "vector":
-        begin = [(word, "look"), (" attends ", "")]
+    words, kind = why["words"], _kind(why)
+    begin = "{word:look} attends " if kind == "vector" else "When it {verb} {word:look}, it looks "
+    to, most = "to" if kind == "vector" else "at", _most(words, "matters")
     if i != selected:
-        strength = (
-            f"{'at most ' if len(why['heads']['attention'][0]) > 1 else ''}{one['looked']:.2f}"
-        )
-        joint = "to " if kind == "vector" else "at "
-        return [*begin, (joint, ""), (key, "look"), (f" with {strength}.", "")]
-    back = "back at " if kind in ("translation", "next") else "most at "
-    most = _most(why["words"], "matters")
-    end: list[Span] = [(".", "")]
-    if most != i and why["words"][most]["matters"] >= CLEAR:
-        back = "most at "
-        end = [(", but ", ""), (plain(names[most]), "cut"), (" matters most.", "")]
-    return [*begin, ("most to " if kind == "vector" else back, ""), (key, "look"), *end]
+        several = len(why["heads"]["attention"][0]) > 1
+        end = to + " {key:look} with " + ("at most " if several else "") + "{looked}."
+    elif most != i and words[most]["matters"] >= CLEAR:
+        end = f"most {to} " + "{key:look}, but {other:cut} matters most."
+    else:
+        end = ("back at" if kind in WRITING else f"most {to}") + " {key:look}."
+    return said(
+        begin + end, word=clean(why["word"]), verb=_verb(kind), key=plain(names[i]),
+        other=plain(names[most]), looked=f"{words[i]['looked']:.2f}",
+    )  # fmt: skip
 
 
 def _verb(kind: str) -> str:
-    return "writes" if kind in ("translation", "next") else "chooses"
+    return "writes" if kind in WRITING else "chooses"
 
 
 def _cut_headline(why: Data, name: str, one: Data, flips: bool, writes: str) -> list[Span]:
-    word, kind = clean(why["word"]), _kind(why)
-    key: Span = (plain(name), "cut")
+    kind = _kind(why)
     if kind == "vector":
-        cosine = f"{one['probability']:.2f}"
-        return [
-            ("Without ", ""),
-            key,
-            (f" its vector keeps a cosine of {cosine} to what it was.", ""),
-        ]
-    verb = _verb(kind)
-    if flips:
-        return [
-            (f"Without that link it {verb} ", ""),
-            (writes, "cut"),
-            (f" instead of {word}.", ""),
-        ]
-    begin: list[Span] = [("Without ", ""), key, (f" it still {verb} ", ""), (word, "look")]
-    if one["matters"] >= CLEAR:
-        now, before = percent(one["probability"]), percent(why["probability"])
-        return [*begin, (f", at {now} instead of {before}.", "")]
-    if one["looked"] >= STRONG:
-        return [*begin, (": it looked there, but that was not the reason.", "")]
-    return [*begin, (": it hardly looked there.", "")]
+        told = "Without {key:cut} its vector keeps a cosine of {cosine} to what it was."
+    elif flips:
+        told = "Without that link it {verb} {writes:cut} instead of {word}."
+    else:
+        told = "Without {key:cut} it still {verb} {word:look}"
+        if one["matters"] >= CLEAR:
+            told += ", at {now} instead of {before}."
+        elif one["looked"] >= STRONG:
+            told += ": it looked there, but that was not the reason."
+        else:
+            told += ": it hardly looked there."
+    return said(
+        told, key=plain(name), word=clean(why["word"]), verb=_verb(kind), writes=writes,
+        cosine=f"{one['probability']:.2f}", now=percent(one["probability"]),
+        before=percent(why["probability"]),
+    )  # fmt: skip
 
 
 def _cut_caption(why: Data, one: Data, flips: bool, writes: str) -> list[Span]:
     layers, heads = why["heads"]["attention"], why["heads"]["attention"][0]
     count = len(layers) * len(heads)
-    where = "in the only head" if count == 1 else f"in all {count} heads that look there"
-    begin: list[Span] = [(f"The link is cut {where}; nothing else was touched. ", "")]
+    share = ""
     if _kind(why) == "vector":
-        moved = f"{1 - one['probability']:.3f}"
-        return [*begin, (f"The cosine to the vector with all links falls by {moved}.", "")]
-    now, before = percent(one["probability"]), percent(why["probability"])
-    word = clean(why["word"])
-    if flips:
+        told = "The cosine to the vector with all links falls by {moved}."
+    elif flips:
+        told = "It {verb} {writes:cut}{share}; {word} falls from {before} to {now}."
         names = [clean(each["word"]) for each in why["alternatives"]]
-        share = one["probabilities"][names.index(writes)] if writes in names else None
-        told = "" if share is None else f" ({percent(share)})"
-        return [*begin, ("It ", ""), (_verb(_kind(why)), ""), (" ", ""), (writes, "cut"),
-                (f"{told}; {word} falls from {before} to {now}.", "")]  # fmt: skip
-    return [*begin, (word, "look"), (f" has {now}; with all links it has {before}.", "")]
+        if writes in names:
+            share = f" ({percent(one['probabilities'][names.index(writes)])})"
+    else:
+        told = "{word:look} has {now}; with all links it has {before}."
+    return said(
+        "The link is cut {where}; nothing else was touched. " + told,
+        where="in the only head" if count == 1 else f"in all {count} heads that look there",
+        moved=f"{1 - one['probability']:.3f}", verb=_verb(_kind(why)), writes=writes, share=share,
+        word=clean(why["word"]), before=percent(why["probability"]),
+        now=percent(one["probability"]),
+    )  # fmt: skip
 
 
 def _labels(why: Data) -> dict[str, str]:
-    word = clean(why["word"])
-    kind = _kind(why)
-    before = ""
-    if kind == "translation" and why["position"]:
-        last = why["output_words"][max(0, why["position"] - 2) : why["position"]]
-        dots = "… " if why["position"] > 2 else ""
-        before = f"after “{dots}{clean(' '.join(last))}”"
-    elif kind == "next":
-        before = "after the text"
-    return {
-        "query": {
-            "choice": f"q, of the first row that {word} is read from", "vector": f"q, of {word}",
-        }.get(kind, f"q, where {word} is written"),
-        "reads": "it reads",
-        "writes": {
-            "translation": "it writes", "next": "it writes next", "choice": "it chooses",
-            "vector": "the word whose vector is looked at",
-        }[kind],
-        "choices": "How near its vector stays" if kind == "vector" else {
-            "choice": "What it would choose",
-        }.get(kind, "The next word it would write"),
-        "before": before,
-        "matters": "What if it could not look there?",
-        "each": "one word cut at a time, all heads",
-        "looked": "looked at (strongest head)",
-        "lost": "matters: movement of the vector" if kind == "vector"
-        else f"matters: points that “{word}” loses",
-    }  # fmt: skip
+    kind, at = _kind(why), why["position"]
+    told = labels(kind, word=clean(why["word"]), instead=clean(why["instead"]))
+    if kind == "translation" and at:
+        last = why["output_words"][max(0, at - 2) : at]
+        told["before"] = f"after “{'… ' if at > 2 else ''}{clean(' '.join(last))}”"
+    return told
 
 
 def _python(why: Data) -> str:
@@ -372,41 +343,3 @@ def _place(name: str, words: Sequence[str]) -> int | None:
     there = [i for i, word in enumerate(words) if plain(word) == plain(bare)]
     nth = int(number) - 1 if number.isdigit() else 0
     return there[nth] if nth < len(there) else None
-
-
-def spans(told: str) -> list[Span]:
-    """A sentence in which mentioned words stand in asterisks.
-
-    >>> spans("It writes *es*.")
-    [('It writes ', ''), ('es', 'look'), ('.', '')]
-    """
-    parts = told.split("*")
-    return [(plain(one), "look") if i % 2 else (one, "") for i, one in enumerate(parts) if one]
-
-
-def plain(word: str) -> str:
-    """A word without the punctuation behind it.
-
-    >>> plain("tired."), plain("...")
-    ('tired', '...')
-    """
-    return word.rstrip(MARKS) or word
-
-
-def clean(text: str) -> str:
-    """Text without characters that would turn or break the lines around it.
-
-    >>> clean("a\\u202eb")
-    'a\\ufffdb'
-    """
-    return _TURNING.sub("\ufffd", text)
-
-
-def percent(share: Number) -> str:
-    """A probability as people read it, with a space that does not break.
-
-    >>> [percent(share).replace("\\xa0", " ") for share in (0.9208, 0.0042, 0.0003)]
-    ['92 %', '0.4 %', '0 %']
-    """
-    places = 1 if 0.0005 <= share < 0.01 else 0
-    return f"{100 * share:.{places}f}\xa0%"

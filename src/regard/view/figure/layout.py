@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from regard.view._svg import Number, right_to_left, shorten, text_width
+from regard.view.svg import Number, right_to_left, shorten, text_width
 
 LARGE, SMALL = 20, 15
 """Font sizes: the first that fits is taken."""

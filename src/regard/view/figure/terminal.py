@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console, Group
 from rich.text import Text
 
-from regard.view._svg import Number
-from regard.view.figure.finding import MARKS, Finding, Read, Span, percent, plain
+from regard.view.figure.finding import Finding, Read
+from regard.view.figure.wording import MARKS, Span, percent, plain
+from regard.view.svg import Number
 
 WIDTH = 80
 """Columns of a text that is not printed to a terminal."""
@@ -29,13 +30,10 @@ def text(found: Finding) -> str:
 
 def whole(found: Finding) -> Group:
     """The three questions and their answers."""
-    asked = f"one word hidden at a time; how likely “{found.word}” is then"
-    if found.kind == "vector":
-        asked = f"one word hidden at a time; the cosine of “{found.word}” to what it was"
     return Group(
         Text.assemble((f"Why “{found.word}”?", STRONG), (f"  {found.model}\n", DIM)),
         *_where(found),
-        Text.assemble(("\nDoes it matter?", STRONG), (f"  {asked}\n", DIM)),
+        Text.assemble(("\nDoes it matter?", STRONG), (f"  {found.labels['hidden']}\n", DIM)),
         *_matters(found),
         Text(""),
         *_how(found),

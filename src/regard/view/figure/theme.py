@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from regard.view._svg import BOLD, Number, escape, label, shorten, tag, text_width
-from regard.view.figure.finding import Span
+from regard.view.figure.wording import Span, joined
+from regard.view.svg import BOLD, Number, escape, label, shorten, tag, text_width
 
 LIGHT = {
     "paper": "#fdfdfb", "card": "#f9faf8", "ink": "#1f2430", "soft": "#5d6571", "dim": "#a4a9b1",
@@ -101,7 +101,7 @@ def paragraph(
     marks = [
         tag(
             "text",
-            *(tag("tspan", escape(piece), **_of(role, base)) for piece, role in _joined(pieces)),
+            *(tag("tspan", escape(piece), **_of(role, base)) for piece, role in joined(pieces)),
             x=x,
             y=y + i * pitch + 0.355 * size,
             font_size=size,
@@ -116,14 +116,3 @@ def paragraph(
 
 def _of(role: str, base: str) -> dict[str, str]:
     return fill(ROLES[role] if role else base)
-
-
-def _joined(pieces: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Neighbours of one role as one."""
-    found: list[tuple[str, str]] = []
-    for piece, role in pieces:
-        if found and found[-1][1] == role:
-            found[-1] = (found[-1][0] + piece, role)
-        else:
-            found.append((piece, role))
-    return found

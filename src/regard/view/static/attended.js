@@ -19,10 +19,9 @@ function layersOf(reader, text) {
  * @param {Reader} reader
  * @param {string} text
  * @param {number} unit
- * @param {Record<string, string>} labels
  * @returns {Finding}
  */
-function attended(reader, text, unit, labels) {
+function attended(reader, text, unit) {
   const layers = layersOf(reader, text);
   const { queries, keys } = reader.sides(layers[0]);
   const attention = layers.map((layer) =>
@@ -42,14 +41,8 @@ function attended(reader, text, unit, labels) {
         if (row[i] > looked) [looked, layer, head] = [row[i], l, h];
       }),
     );
-    const strength = ` with at most ${looked.toFixed(2)} (layer ${layer}, head ${head}).`;
-    /** @type {Span[]} */
-    const headline = [
-      [word, "look"],
-      [" attends to ", ""],
-      [bare(label), "look"],
-      [strength, ""],
-    ];
+    const weight = looked.toFixed(2);
+    const headline = said("attends", { word, key: bare(label), weight, layer, head });
     const none = {
       probability: 1,
       matters: 0,
@@ -70,12 +63,8 @@ function attended(reader, text, unit, labels) {
     reads[b].looked > reads[a].looked ? b : a,
   );
   const itself = sameText && reads[unit].looked > reads[selected].looked;
-  reads[selected].headline = [
-    [word, "look"],
-    [itself ? " attends most to itself, then to " : " attends most to ", ""],
-    [bare(reads[selected].word), "look"],
-    [".", ""],
-  ];
+  const key = bare(reads[selected].word);
+  reads[selected].headline = said(itself ? "attends to itself" : "attends most", { word, key });
   return {
     kind: "attention",
     place: reader.layer(layers[0]).kind,
@@ -91,9 +80,9 @@ function attended(reader, text, unit, labels) {
     reads,
     selected,
     columns: 16,
-    caption: [[isExplained && explained ? explained.sentence : labels.attended, ""]],
+    caption: [[isExplained && explained ? explained.sentence : told("weights"), ""]],
     note: "",
-    labels,
+    labels: PAYLOAD.labels,
     python: "",
     attention,
     effects: [],
@@ -118,38 +107,23 @@ function attended(reader, text, unit, labels) {
 function saved(reader, layer, head, from, to) {
   const data = reader.payload.steps[layer];
   if (!data) return null;
-  const size = data.keysPerHead;
-  const all = reader.once(`keys ${layer}`, () => new Uint32Array(bytes(data.keys)));
-  const keys = all.subarray(head * size, (head + 1) * size);
+  const keys = data.keys[head];
   const pairs = from
     .flatMap((query) => to.map((key) => [data.queries.indexOf(query), keys.indexOf(key)]))
     .filter(([i, j]) => i >= 0 && j >= 0);
   if (pairs.length === 0) return null;
-  /**
-   * @param {"q" | "k" | "v" | "z" | "score" | "entered" | "weight"} name
-   * @param {number} at
-   * @param {number} length
-   */
-  const part = (name, at, length) => {
-    const numbers = reader.once(`${name} ${layer}`, () => new Float32Array(bytes(data[name])));
-    return Float64Array.from(numbers.subarray(at * length, (at + 1) * length));
-  };
-  const weightOf = (/** @type {number[]} */ [i, j]) =>
-    part("weight", head * data.queries.length + i, size)[j];
-  const [i, j] = pairs.reduce((a, b) => (weightOf(b) > weightOf(a) ? b : a));
-  const row = head * data.queries.length + i;
-  const weights = part("weight", row, size);
-  const entered = part("entered", row, size)[j];
-  const units = reader.units(reader.layer(layer).keys);
+  const weights = data.weight[head];
+  const [i, at] = pairs.reduce((a, b) => (weights[b[0]][b[1]] > weights[a[0]][a[1]] ? b : a));
+  const { list, of } = reader.units(reader.layer(layer).keys);
   return {
-    q: part("q", row, data.width),
-    k: part("k", head * size + j, data.width),
-    v: part("v", head * size + j, data.valueWidth),
-    output: part("z", row, data.valueWidth),
-    product: part("score", row, size)[j],
-    scaled: Number.isFinite(entered) ? entered : null,
-    weight: weights[j],
-    row: Array.from(weights, (weight, at) => [units.list[units.of[keys[at]]].label, weight]),
-    at: j,
+    q: vector(data.q, head, i),
+    k: vector(data.k, head, at),
+    v: vector(data.v, head, at),
+    output: vector(data.output, head, i),
+    product: data.product[head][i][at],
+    scaled: data.scaled[head][i][at],
+    weight: weights[i][at],
+    row: weights[i].map((weight, j) => [list[of[keys[j]]].label, weight]),
+    at,
   };
 }

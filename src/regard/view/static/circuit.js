@@ -12,16 +12,12 @@ const SIZE = 14;
 function circuit(finding, state) {
   const reads = finding.reads.map((read) => bare(read.word));
   const two = finding.place === "cross";
-  const lines = two
-    ? [
-        { name: "it reads", words: reads },
-        { name: "after the encoder", words: reads },
-      ]
-    : [
-        { name: "it reads", words: reads },
-        { name: "", words: reads },
-      ];
-  if (two) lines.push({ name: "it writes", words: finding.output.slice(0, finding.position + 1) });
+  const { reads: read, writes } = finding.labels;
+  const lines = [
+    { name: read, words: reads },
+    { name: two ? "after the encoder" : "", words: reads },
+  ];
+  if (two) lines.push({ name: writes, words: finding.output.slice(0, finding.position + 1) });
   const most = Math.max(...finding.circuit.map((link) => Math.abs(link.effect)), 1e-9);
   const tall = 26 + (lines.length - 1) * (REACH + 22) + (two ? 46 : 10);
   const drawing = draw("svg", {
@@ -76,8 +72,7 @@ function circuit(finding, state) {
     make("div.scroll", drawing),
     make(
       "p.note",
-      `The ${finding.circuit.length} links of all layers and heads whose cut changes log p(${finding.word}) − log p(${finding.instead}) most. ` +
-        "Blue: the link speaks for the word; orange: against it. Solid: really cut; dotted: estimated. Point at a line for its head.",
+      told("circuit", { count: finding.circuit.length, metric: finding.labels.metric }),
     ),
   );
 }

@@ -3,9 +3,7 @@
 /**
  * @typedef {object} TextData
  * @property {string} text
- * @property {string[]} tokens
- * @property {string[]} words
- * @property {number[]} places
+ * @property {[string, number, number[]][]} units label, word number (−1: special), tokens
  *
  * @typedef {object} LayerData
  * @property {string} name
@@ -22,8 +20,9 @@
  * @property {string} received
  * @property {number} receivedMost
  *
- * @typedef {{queries: number[], width: number, valueWidth: number, keysPerHead: number} &
- *   Record<"keys" | "q" | "z" | "k" | "v" | "score" | "entered" | "weight", string>} StepsData
+ * @typedef {Record<"q" | "k" | "v" | "output", Packed> &
+ *   {queries: number[], keys: number[][], product: number[][][],
+ *    scaled: (number | null)[][][], weight: number[][][]}} StepsData per head
  *
  * @typedef {object} ExplainedData
  * @property {number} word
@@ -68,6 +67,8 @@
  */
 
 const UNIT = 65535;
+/** @type {PagePayload} */
+const PAYLOAD = JSON.parse(document.getElementById("payload")?.textContent ?? "");
 
 /** @param {string} text @returns {ArrayBuffer} */
 function bytes(text) {
@@ -118,25 +119,13 @@ class Reader {
    */
   units(name) {
     return this.once(`units ${name}`, () => {
-      const text = this.payload.texts[name];
-      /** @type {Unit[]} */
-      const list = [];
-      const of = new Int32Array(text.tokens.length);
-      /** @type {Map<number, number>} */
-      const words = new Map();
-      text.tokens.forEach((token, i) => {
-        const place = text.places[i];
-        const earlier = place < 0 ? undefined : words.get(place);
-        if (earlier === undefined) {
-          const label = place < 0 ? token : text.words[place];
-          words.set(place, list.length);
-          of[i] = list.length;
-          list.push({ label, tokens: [i], place });
-        } else {
-          of[i] = earlier;
-          list[earlier].tokens.push(i);
-        }
-      });
+      const list = this.payload.texts[name].units.map(([label, place, tokens]) => ({
+        label,
+        place,
+        tokens,
+      }));
+      const of = new Int32Array(list.reduce((sum, { tokens }) => sum + tokens.length, 0));
+      list.forEach(({ tokens }, i) => tokens.forEach((token) => (of[token] = i)));
       return { list, of };
     });
   }
@@ -152,7 +141,7 @@ class Reader {
       const counts = new Uint16Array(bytes(data.counts));
       const offsets = new Uint32Array(counts.length + 1);
       for (let i = 0; i < counts.length; i += 1) offsets[i + 1] = offsets[i] + counts[i];
-      const wide = this.payload.texts[data.keys].tokens.length > UNIT + 1;
+      const wide = this.units(data.keys).of.length > UNIT + 1;
       const keys = wide ? new Uint32Array(bytes(data.places)) : new Uint16Array(bytes(data.places));
       const weights = new Uint16Array(bytes(data.weights));
       return { offsets, keys, weights, queries: counts.length / data.heads };

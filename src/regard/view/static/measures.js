@@ -76,10 +76,9 @@ function layerByLayer(finding) {
   const names = shown.map((i) =>
     make("th", { scope: "col", dir: "auto" }, bare(finding.reads[i].word)),
   );
-  const told = "The weight of the strongest head of each layer, from the selected word.";
   return make(
     "div",
     scrolled("Layer by layer", "layers", make("tr", make("td"), ...names), rows),
-    make("p.note", told),
+    make("p.note", told("layers")),
   );
 }

@@ -90,7 +90,7 @@ function overviewView(context) {
     const rows = reader.decoded(layer);
     const data = reader.layer(layer);
     const queries = rows.queries;
-    const keys = reader.payload.texts[data.keys].tokens.length;
+    const keys = reader.units(data.keys).of.length;
     const [high, wide] = [Math.min(SIDE, queries), Math.min(SIDE, keys)];
     canvas.width = wide;
     canvas.height = high;

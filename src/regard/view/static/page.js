@@ -5,7 +5,7 @@
  * @property {Finding[]} findings
  * @property {Packed[]} vectors
  * @property {{word: string, table: TableData}[]} measures
- * @property {Record<string, string>} labels
+ * @property {Record<string, string>} labels of a word that is read, and sentences
  * @property {{model: string, examples: Example[]} | null} served
  */
 /** @typedef {Payload & Parts} PagePayload */
@@ -45,7 +45,7 @@ function show(root, payload, host) {
   /** The finding that is shown: about a written word, or about one that is read. */
   function current() {
     if (state.asks >= 0 && reader !== null) {
-      return attended(reader, textOf(reader), state.asks, payload.labels);
+      return attended(reader, textOf(reader), state.asks);
     }
     return findings.find((one) => one.position === state.written) ?? findings[0];
   }
@@ -271,9 +271,8 @@ function refocus(root, focus) {
   all.find((one) => one.dataset.focus === focus)?.focus({ preventScroll: true });
 }
 
-const found = document.getElementById("payload");
-const place = document.getElementById("page");
-if (found !== null && place !== null) {
-  const payload = JSON.parse(found.textContent ?? "");
-  show(place, payload, payload.served ? server(payload.served.examples) : null);
-}
+show(
+  /** @type {Element} */ (document.getElementById("page")),
+  PAYLOAD,
+  PAYLOAD.served ? server(PAYLOAD.served.examples) : null,
+);

@@ -29,7 +29,7 @@ function grid(scene) {
       make("span", { dir: "auto" }, `${finding.word} → ${bare(word)}, layers × heads`),
     ),
     make("div.scroll", table),
-    make("p.note.effect", said(scene)),
+    make("p.note.effect", about(scene)),
   );
 }
 
@@ -77,20 +77,14 @@ function effectOf(finding, layer, head, word) {
   return { value, measured: found !== undefined };
 }
 
-/** @param {Scene} scene */
-function said({ finding, state }) {
-  const { layer, head, word } = state;
+/** What is said of the selected cell. @param {Scene} scene */
+function about({ finding, state: { layer, head, word } }) {
   const weight = finding.attention[layer][head][word].toFixed(2);
   const effect = effectOf(finding, layer, head, word);
-  if (effect === null) return `Layer ${layer}, head ${head}: weight ${weight}. Colour: weight.`;
-  const { value, measured } = effect;
-  const metric =
-    finding.kind === "vector" ? "the cosine" : `log p(${finding.word}) − log p(${finding.instead})`;
-  return (
-    `Layer ${layer}, head ${head}: weight ${weight}. Cut in this head alone, ${metric} changes by ` +
-    `${measured ? "" : "about "}${fixed(value, 2)} (${measured ? "measured" : "estimated"}). ` +
-    "Colour: weight; bar: that change."
-  );
+  if (effect === null) return told("head", { layer, head, weight });
+  const { metric } = finding.labels;
+  const words = { layer, head, weight, metric, effect: fixed(effect.value, 2) };
+  return told(effect.measured ? "measured" : "estimated", words);
 }
 
 /**
@@ -101,24 +95,12 @@ function six(scene) {
   const { finding, state } = scene;
   const { layer, head } = state;
   const key = bare(finding.reads[state.word].word);
-  const title = make(
-    "h2",
-    "How ",
-    make(
-      "span",
-      { dir: "auto" },
-      `${finding.word} → ${key} in layer ${layer}, head ${head}, in six steps, with the real numbers`,
-    ),
-  );
+  const link = told("six steps", { word: finding.word, key, layer, head });
+  const title = make("h2", "How ", make("span", { dir: "auto" }, link));
   const numbers = linkNumbers(finding, state);
-  const body =
-    numbers === null
-      ? make("p.note", "This page has no numbers of this link; lens.steps(…) has.")
-      : flow(scene, numbers, key);
-  const before =
-    "The query and the score are those before the cut; in later layers they change, too.";
-  const told = state.cut && numbers !== null && layer > 0 ? make("p.note", before) : "";
-  return make("section.how", title, body, told);
+  const body = numbers === null ? make("p.note", told("no steps")) : flow(scene, numbers, key);
+  const changes = state.cut && numbers !== null && layer > 0;
+  return make("section.how", title, body, changes ? make("p.note", told("before the cut")) : "");
 }
 
 /**
@@ -153,7 +135,8 @@ function flow(scene, numbers, key) {
   const weight = cut ? 0 : own;
   const left = 1 - own;
   const after = cut ? output.map((x, i) => (left > 1e-6 ? (x - own * v[i]) / left : 0)) : output;
-  const root = `÷ √${q.length}`;
+  const width = q.length;
+  const scale = cut ? "scale, cut" : scaled === null ? "scale, masked" : "scale";
   const sizes = [extent(q, k), extent(v, output)];
   return make(
     "ol",
@@ -165,17 +148,11 @@ function flow(scene, numbers, key) {
       note(`k, of ${key}`),
       cells(k, sizes[0]),
     ),
-    step("Score", big(fixed(product, 2)), note(`q · k, ${q.length} products added up`)),
+    step("Score", big(fixed(product, 2)), note(told("product", { width }))),
     step(
       "Scale",
       big(cut || scaled === null ? "−∞" : fixed(scaled, 2)),
-      note(
-        cut
-          ? `${root}, then the link is masked: this is what “cut” means`
-          : scaled === null
-            ? `${root}, then masked: this word may not be attended to`
-            : `${root}, nothing masked`,
-      ),
+      note(told(scale, { width })),
     ),
     step("Softmax", big(cut ? "0" : weight.toFixed(3)), softmax(numbers, cut)),
     step(
@@ -190,7 +167,7 @@ function flow(scene, numbers, key) {
     ),
     step(
       "Sum",
-      note(`over ${finding.reads.length} words: what the head hands on`),
+      note(told("sum", { count: finding.reads.length })),
       cells(after, sizes[1]),
       outcome(scene),
     ),

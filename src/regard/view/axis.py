@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from regard.view._data import Array, decimals, marks, written
-from regard.view._svg import GRID, RULE, SMALL_SIZE, SOFT, Number, label, num, tag, text_width
+from regard.view.numbers import Array, decimals, marks, written
+from regard.view.svg import GRID, RULE, SMALL_SIZE, SOFT, Number, label, num, tag, text_width
 
 
 @dataclass(frozen=True)

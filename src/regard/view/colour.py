@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from regard.view._svg import INK, PAPER, Number
+from regard.view.svg import INK, PAPER, Number
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d", "#f0e442")
 

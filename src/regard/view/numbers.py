@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.errors import OptionError, ShapeError, shape
-from regard.view._svg import Number
+from regard.view.svg import Number
 
 Numbers = npt.ArrayLike | Sequence[Any]
 Array = npt.NDArray[np.float64]
