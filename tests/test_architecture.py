@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -78,7 +79,7 @@ def test_no_module_bears_the_name_of_a_public_function() -> None:
     import regard
 
     stems = {path.stem for path in FILES}
-    functions = {name for name in regard.__all__ if not isinstance(getattr(regard, name), type)}
+    functions = {name for name in regard.__all__ if inspect.isfunction(getattr(regard, name))}
     assert {path.relative_to(SOURCE) for path in FILES if path.stem in functions} <= {
         Path("cli/steps.py"),
         Path("cli/judge.py"),
@@ -101,3 +102,32 @@ def test_importing_the_walkthrough_keeps_the_function_steps() -> None:
     import regard.walkthrough
 
     assert regard.steps is regard.walkthrough.steps
+
+
+def private_imports(path: Path) -> list[str]:
+    """The private modules and names of other packages that a file imports."""
+    own = part(path) if path.is_relative_to(SOURCE) else None
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "regard" and parts[1:2] != [own]:
+                found += [name for one in parts[1:] if one.startswith("_") and one[1] != "_"]
+    return found
+
+
+@pytest.mark.parametrize("folder", ["src", "benchmarks", "examples", "models", "docs", "fuzz"])
+def test_private_means_private(folder: str) -> None:
+    root = SOURCE.parent.parent / folder
+    found = {str(path): private_imports(path) for path in root.rglob("*.py")}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+def test_few_modules_are_private() -> None:
+    private = [path for path in FILES if path.stem.startswith("_") and path.stem[1] != "_"]
+    assert len(private) <= 12

@@ -1,29 +1,34 @@
 """Packages that import what they export when it is first used.
 
-So ``--help`` answers without torch, which takes seconds to import.
+So ``--help`` answers without torch, which takes seconds to import. The names stand once, in the
+package's stub ``__init__.pyi``, where type checkers read them too.
 """
 
 from __future__ import annotations
 
+import ast
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 
-def exports(package: str, **modules: str) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package: per module of it, the names it exports, space-separated.
-
-    >>> exports("collections", abc="Mapping Sequence")("Mapping").__name__
-    'Mapping'
-    """
-    places = {name: module for module, names in modules.items() for name in names.split()}
+def exports(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a package, from the imports in the stub beside `file`."""
+    places: dict[str, str] = {}
+    stub = Path(file).with_suffix(".pyi").read_text(encoding="utf-8")
+    for statement in ast.parse(stub).body:
+        if isinstance(statement, ast.ImportFrom):
+            places.update((alias.name, str(statement.module)) for alias in statement.names)
 
     def load(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{package}.{places[name]}"), name)
+        if places[name] == package:
+            return import_module(f"{package}.{name}")
+        found = getattr(import_module(places[name]), name)
         setattr(sys.modules[package], name, found)
         return found
 
-    return load
+    return load, lambda: sorted(places)

@@ -270,9 +270,9 @@ OPTIONS: dict[str, tuple[Callable[[], dict[str, object]], Kind, str]] = {
         "dropout=nan, expected 0 up to, but not including, 1",
     ),
     "mask of a wrong type": (
-        lambda: {"mask": "causal"},
+        lambda: {"mask": "cusal"},
         OptionError,
-        "mask is str, expected a mask such as causal or window(3), or a bool tensor (…,q,k)",
+        "mask is 'cusal', expected a mask such as causal or window(3), or a bool tensor (…,q,k)",
     ),
     "mask that is a factory": (
         lambda: {"mask": window},
@@ -762,7 +762,8 @@ MASKS: list[Bad] = [
     (
         lambda: causal & "window",  # type: ignore[operator]
         OptionError,
-        "&: mask is str, expected a mask such as causal or window(3), or a bool tensor (…,q,k)",
+        "&: mask is 'window', expected a mask such as causal or window(3), "
+        "or a bool tensor (…,q,k)",
     ),
     (
         lambda: causal | None,  # type: ignore[operator]

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard import OptionError, look, watch
+from regard import look, watch
 from regard.attention.link_effects import link_effects
+from regard.errors import OptionError
 
 
 def change_without(scores: Tensor, values: Tensor, g: Tensor, cut: list[int]) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import regard
-from regard import OptionError
+from regard.errors import OptionError
 from regard.lens import Cut, cut, watch
 
 B, H, N, D = 2, 2, 5, 4

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import regard
-from regard import OptionError
+from regard.errors import OptionError
 from regard.lens import Cut, cut, watch
 from regard.nn import LanguageModel, Transformer, TransformerConfig
 

@@ -74,9 +74,11 @@ def test_see_and_save(tmp_path: Path) -> None:
     for name in ("it.svg", "it.html"):
         figure.save(tmp_path / name)
         assert (tmp_path / name).stat().st_size < 1_000_000
-    with pytest.raises(regard.OptionError, match=r"\.svg or \.png or \.pdf or \.txt"):
+    with pytest.raises(regard.errors.OptionError, match=r"\.svg or \.png or \.pdf or \.txt"):
         figure.save(tmp_path / "it.gif")
-    with pytest.raises(regard.WordError, match="no input word is 'cat'; there are The, animal"):
+    with pytest.raises(
+        regard.errors.WordError, match="no input word is 'cat'; there are The, animal"
+    ):
         figure.picture(word="cat")
 
 

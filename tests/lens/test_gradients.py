@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional as F
 
-from regard import OptionError
+from regard.errors import OptionError
 from regard.lens import watch
 from regard.nn import Transformer, TransformerConfig
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import regard
-from regard import FileError, OptionError
 from regard.challenge import generate
+from regard.errors import FileError, OptionError
 from regard.lens import Cut, Judgement, Lens, cut
 from regard.lens.judgement import Estimate, Item
 from regard.lens.judgement.evaluation import evaluate

@@ -244,7 +244,7 @@ def test_a_model_that_cannot_be_given_a_text(
 ) -> None:
     with pytest.raises(OptionError, match="Linear is neither a model of regard nor of transform"):
         Lens(torch.nn.Linear(2, 2), tokenizer)
-    with pytest.raises(OptionError, match="model is str, expected a PyTorch module"):
+    with pytest.raises(OptionError, match="model is the name 'bert'; use"):
         Lens("bert", tokenizer)
     with pytest.raises(OptionError, match="tokenizer is NoneType, expected the regard"):
         Lens(LanguageModel(TransformerConfig.preset("tiny", vocabulary=50)))

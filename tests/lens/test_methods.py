@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from regard import OptionError, Translator
+from regard import Translator
+from regard.errors import OptionError
 from regard.lens import Lens
 from regard.lens.capture import Cut, cut
 from regard.lens.methods import METHODS, find_methods, score

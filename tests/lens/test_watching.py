@@ -16,7 +16,7 @@ from torch.nn.functional import scaled_dot_product_attention as imported
 from torch.utils.checkpoint import checkpoint
 
 import regard
-from regard import OptionError, RegardError, StaleError
+from regard.errors import OptionError, RegardError, StaleError
 from regard.lens import Seen, watch
 
 MODES = [torch.no_grad, torch.enable_grad, torch.inference_mode]

@@ -109,7 +109,7 @@ def test_a_score_that_was_trained_since_is_noticed() -> None:
         layer(torch.randn(3, 4))
     with torch.no_grad():
         next(layer.score.parameters()).mul_(2)
-    with pytest.raises(regard.StaleError):
+    with pytest.raises(regard.errors.StaleError):
         seen[""]
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard import StaleError
+from regard.errors import StaleError
 from regard.lens import Seen, watch
 
 MODES = [torch.no_grad, torch.enable_grad, torch.inference_mode]

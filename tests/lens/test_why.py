@@ -7,7 +7,8 @@ import json
 import pytest
 import torch
 
-from regard import OptionError, Translator, WordError, cut
+from regard import Translator, cut
+from regard.errors import OptionError, WordError
 from regard.lens import Cut, Lens, Why
 from regard.lens.predictions.translation import TranslationPrediction
 

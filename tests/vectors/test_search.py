@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from regard import OptionError, Vectors, WordError
+from regard import Vectors
+from regard.errors import OptionError, WordError
 from regard.vectors import Match
 
 WORDS = ["cat", "dog", "car", "truck", "the"]

@@ -296,8 +296,10 @@ def wrapped_by_torch_func(*tensors: Tensor) -> bool:
     """Whether a transform of torch.func, such as grad or vmap, wraps one of the tensors."""
     if torch.compiler.is_compiling():
         return False
-    real = (x for x in tensors if not isinstance(x, FakeTensor) and not x.is_meta)
-    return any(map(_without_data, real))
+    for x in tensors:
+        if not x.is_meta and not isinstance(x, FakeTensor) and _without_data(x):
+            return True
+    return False
 
 
 def autocasts(device: torch.device) -> bool:

@@ -178,6 +178,10 @@ class Causal(Mask):
     def spans(self, q: int, k: int, device: Device = None) -> Spans:
         return Spans(high=0 if self.from_start else k - q)
 
+    def __call__(self) -> Causal:
+        """The mask itself, so that ``causal()`` works like ``window(3)``."""
+        return self
+
     def at(self, offsets: Tensor | Sequence[int]) -> Band:
         """The same where the first query of batch entry b stands at position ``offsets[b]``.
 
@@ -591,14 +595,17 @@ class Not(Mask):
         return f"~({self.mask!r})" if isinstance(self.mask, _Pair) else f"~{self.mask!r}"
 
 
-def as_mask(mask: Mask | Tensor, caller: str) -> Mask:
-    """A mask as it is, or a bool tensor as `dense` reads it."""
+def as_mask(mask: Mask | Tensor | str, caller: str) -> Mask:
+    """A mask as it is, a bool tensor as `dense` reads it, or the mask called ``"causal"``."""
     if isinstance(mask, Mask):
         return mask
+    if mask == "causal":
+        return Causal()
     if isinstance(mask, Tensor):
         return Dense(checked_bool(mask, f"{caller}: mask", least=2))
+    given = repr(mask) if isinstance(mask, str) else type(mask).__name__
     raise OptionError(
-        f"{caller}: mask is {type(mask).__name__}, expected a mask such as causal or window(3), "
+        f"{caller}: mask is {given}, expected a mask such as causal or window(3), "
         "or a bool tensor (…,q,k)"
     )
 

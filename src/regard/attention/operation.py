@@ -41,7 +41,7 @@ def attend(
     k: Tensor,
     v: Tensor,
     *,
-    mask: Mask | Tensor | None = None,
+    mask: Mask | Tensor | str | None = None,
     bias: Tensor | Bias | None = None,
     score: str | Score = "scaled_dot",
     dropout: float = 0.0,
@@ -56,8 +56,8 @@ def attend(
         q: queries ``(…, h, q, d)``; also ``(n, d)`` and ``(b, n, d)``, one head.
         k: keys ``(…, h_kv, k, d)``, where h is a multiple of h_kv.
         v: values ``(…, h_kv, k, e)``. Leading axes broadcast.
-        mask: who may look at whom, such as ``causal & window(128)``; or a bool tensor
-            broadcastable to ``(…, h, q, k)``, True = may attend.
+        mask: who may look at whom, such as ``causal & window(128)``; ``"causal"``; or a bool
+            tensor broadcastable to ``(…, h, q, k)``, True = may attend.
         bias: added to the scores; a tensor likewise, or `ALiBi`, `RelativeBias`.
         score: how a query is compared with a key, see `regard.attention.scores`.
         dropout: how often a weight is set to 0 (and the others raised in turn).
@@ -86,7 +86,7 @@ def look(
     k: Tensor,
     v: Tensor,
     *,
-    mask: Mask | Tensor | None = None,
+    mask: Mask | Tensor | str | None = None,
     bias: Tensor | Bias | None = None,
     score: str | Score = "scaled_dot",
     dropout: float = 0.0,
@@ -110,7 +110,7 @@ def which(
     k: Tensor,
     v: Tensor,
     *,
-    mask: Mask | Tensor | None = None,
+    mask: Mask | Tensor | str | None = None,
     bias: Tensor | Bias | None = None,
     score: str | Score = "scaled_dot",
     dropout: float = 0.0,
@@ -155,7 +155,7 @@ def scaled_dot_product_attention(
             f"h={key.shape[-3]}; grouped heads need enable_gqa=True"
         )
     boolean = attn_mask is not None and attn_mask.is_floating_point() is False
-    mask: Mask | Tensor | None = attn_mask if boolean else None
+    mask: Mask | Tensor | str | None = attn_mask if boolean else None
     if is_causal:
         mask = causal if query.shape[-2] == key.shape[-2] else Causal(from_start=True)
     return attend(

@@ -34,7 +34,7 @@ def prepare(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    mask: Mask | Tensor | None,
+    mask: Mask | Tensor | str | None,
     bias: Tensor | Bias | None,
     score: str | Score,
     dropout: float,

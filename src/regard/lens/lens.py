@@ -43,8 +43,8 @@ class Lens:
     """A model and its tokenizer, looked into.
 
     Args:
-        model: a `Translator`, a model of `regard.nn`, or one of transformers.
-        tokenizer: the one that belongs to it; a `Translator` has its own.
+        model: a `Translator`, a model of `regard.nn`, or a model or pipeline of transformers.
+        tokenizer: the one that belongs to it; a `Translator` or a pipeline has its own.
     """
 
     def __init__(self, model: object, tokenizer: object = None) -> None:

@@ -5,6 +5,7 @@ And the `ModelAdapter` by which the lens asks it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -23,6 +24,8 @@ from regard.translate.model_files import SHAPE, bundled, is_run
 from regard.translate.translator import Translator
 
 HUB = "hub:"
+HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+"""What the name of a model on the hub looks like."""
 CONFIG = "config.json"
 TOKENIZERS = (
     "tokenizer.json",
@@ -51,9 +54,13 @@ def opened(what: str | Path) -> tuple[Any, Any]:
         return _transformers(what.removeprefix(HUB), local=False)
     try:
         folder = bundled(what)
-    except OSError as error:
-        if isinstance(error, FileError):
+    except FileError as error:
+        if not HUB_ID.fullmatch(str(what)) or Path(what).exists():
             raise
+        raise FileError(
+            f"{error}; for a model of the Hugging Face hub, write {HUB}{what}"
+        ) from None
+    except OSError as error:
         raise FileError(f"Lens.open: {str(what)[:40]!r}: {error.strerror}") from None
     if (folder / SHAPE).exists() or is_run(folder):
         return Translator.load(folder), None
@@ -66,7 +73,10 @@ def opened(what: str | Path) -> tuple[Any, Any]:
 
 
 def adapter_of(model: object, tokenizer: object) -> ModelAdapter:
-    """The adapter that fits a model and its tokenizer."""
+    """The adapter that fits a model and its tokenizer, or a pipeline of transformers."""
+    if tokenizer is None and not isinstance(model, nn.Module | Translator):
+        tokenizer = getattr(model, "tokenizer", None)
+        model = getattr(model, "model", model)
     if isinstance(model, Translator):
         return RegardTranslator(model)
     if isinstance(model, Transformer) and isinstance(tokenizer, Tokenizer):
@@ -77,6 +87,12 @@ def adapter_of(model: object, tokenizer: object) -> ModelAdapter:
         raise OptionError(
             f"Lens: tokenizer is {type(tokenizer).__name__}, expected the regard.text.Tokenizer "
             "that the model was trained with"
+        )
+    if isinstance(model, str | Path):
+        name = str(model)
+        raise OptionError(
+            f"Lens: model is the name {name!r}; use Lens.open({name!r}), or Lens.open("
+            f"{HUB + name!r}) for a model of the Hugging Face hub"
         )
     if not isinstance(model, nn.Module):
         raise OptionError(f"Lens: model is {type(model).__name__}, expected a PyTorch module")

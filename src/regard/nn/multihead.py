@@ -34,12 +34,18 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.score = score
 
-    def forward(self, x: Tensor, *, mask: Mask | Tensor | None = None) -> Float[Tensor, "*b n d"]:
+    def forward(
+        self, x: Tensor, *, mask: Mask | Tensor | str | None = None
+    ) -> Float[Tensor, "*b n d"]:
         """x ``(n, d)`` or ``(b, n, d)`` to vectors of the same shape."""
         return attend(x, x, x, mask=mask, score=self.score)
 
     def steps(
-        self, x: Tensor, words: Sequence[str] | None = None, *, mask: Mask | Tensor | None = None
+        self,
+        x: Tensor,
+        words: Sequence[str] | None = None,
+        *,
+        mask: Mask | Tensor | str | None = None,
     ) -> Steps:
         """The six steps for one sequence x ``(n, d)``."""
         from regard.walkthrough import steps
@@ -132,7 +138,7 @@ class MultiHeadAttention(nn.Module):
         x: Tensor,
         context: Tensor | None = None,
         *,
-        mask: Mask | Tensor | None = None,
+        mask: Mask | Tensor | str | None = None,
         cache: KeyValues | None = None,
     ) -> Float[Tensor, "*b n width"]:
         """x ``(n, width)`` or ``(b, n, width)`` to vectors of the same shape.
@@ -152,7 +158,7 @@ class MultiHeadAttention(nn.Module):
         *,
         context: Tensor | None = None,
         context_words: Sequence[str] | None = None,
-        mask: Mask | Tensor | None = None,
+        mask: Mask | Tensor | str | None = None,
     ) -> Steps:
         """The six steps of every head for one sequence x ``(n, width)``."""
         from regard.walkthrough import Steps

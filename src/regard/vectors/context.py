@@ -130,7 +130,7 @@ def contextualise(
     text: str | Iterable[str],
     *,
     score: str | Score = "scaled_dot",
-    mask: Mask | Tensor | None = None,
+    mask: Mask | Tensor | str | None = None,
     unknown: str = "skip",
 ) -> Context:
     """The words of a text with vectors that know of each other: self-attention, nothing learned.

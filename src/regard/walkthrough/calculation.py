@@ -32,7 +32,7 @@ def steps(
     words: Sequence[str] | None = None,
     heads: int = 1,
     w_o: Numbers | None = None,
-    mask: Mask | Tensor | None = None,
+    mask: Mask | Tensor | str | None = None,
     score: str | Score | None = None,
     position: Any = None,
 ) -> Steps:

@@ -113,18 +113,19 @@ def pairs(call: Call) -> tuple[Any, ...]:
 
 def _split(call: Call, q: int, k: int) -> tuple[Spans, list[Mask]]:
     """The mask as intervals of keys, and those of its parts that are no intervals."""
-    spans, rest = Spans(), []
+    spans: Spans | None = None
+    rest = []
     todo = [] if call.mask is None else [call.mask]
     while todo:
         part = todo.pop()
         found = part.spans(q, k, call.q.device)
         if found is not None:
-            spans = spans & found
+            spans = found if spans is None else spans & found
         elif isinstance(part, Both):
             todo += [part.left, part.right]
         else:
             rest.append(part)
-    return spans, rest
+    return spans or Spans(), rest
 
 
 def _unwritten(call: Call) -> str | None:

@@ -45,7 +45,12 @@ class Seen(Mapping[str, Look]):
         self.missed: tuple[str, ...] = ()
         """The classes of modules that attend in a way that could not be read, if there are any."""
 
-    def __getitem__(self, name: str) -> Look:
+    def __getitem__(self, name: str | int) -> Look:
+        """A look at the module of that name, or at the i-th module in order."""
+        if isinstance(name, int):
+            if not -len(self) <= name < len(self):
+                raise UnseenError(f"seen: module {name} of {len(self)}, numbered from 0")
+            name = list(self._records)[name]
         calls = self.calls(name)
         if len(calls) == 1:
             return calls[0]
