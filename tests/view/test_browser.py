@@ -249,6 +249,7 @@ def test_two_sentences_are_compared(shown: Any, opened: Opened, samples: Any) ->
     door(shown, "compare")
     assert shown.locator(".pair .sentence b").all_inner_texts() == ["bat", "bat"]
     assert shown.locator(".chart .value").all_text_contents() == ["1.00", "0.90", "0.60", "0.44"]
+    assert shown.locator(".chart .layer").all_text_contents() == ["input", "0", "1", "2"]
     assert "Fledermaus" in shown.locator(".pair .other").inner_text()
     assert shown.locator(".pair .one .number").all_inner_texts() == ["0.41", "0.22", "0.71"]
     alone = opened(View(compared=samples.compared()).html())

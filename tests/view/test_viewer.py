@@ -98,7 +98,7 @@ def test_text_of_explain_and_compare(view: View) -> None:
     assert lines[14].endswith("agrees with cutting −0.20")
     assert lines[17] == "Cutting it changes most."
     compared = view.text("compare")
-    for piece in ("with the [bat]", "pulled by\nball  0.410", "Fledermaus", "3  0.440  █████████"):
+    for piece in ("with the [bat]", "pulled by\nball  0.410", "Fledermaus", "layer 2  0.440  ████"):
         assert piece in compared
 
 

@@ -9,7 +9,6 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from regard.errors import OptionError
-from regard.view.chart import lines
 from regard.view.choice import Choice, headed
 from regard.view.colour import PALETTE
 from regard.view.graph import links
@@ -86,24 +85,24 @@ class Comparison:
         """The tables of each sentence."""
         return [_side(side) for side in (self.compared.one, self.compared.other)]
 
+    def layers(self) -> Table:
+        """The cosine of the word's two vectors at the input and after each layer."""
+        cosines = self.compared.values()
+        title = f"cosine of the two {self.compared.word}, at the input and after each layer"
+        names = ["input", *(f"layer {i}" for i in range(len(cosines) - 1))]
+        return Table(title, names, [""], cosines[:, None])
+
     def text(self) -> str:
         """As text for a terminal."""
-        cosines = self.compared.values()
-        title = f"cosine of the two {self.compared.word}, after each layer"
-        layers = Table(title, [str(i) for i in range(len(cosines))], [""], cosines[:, None])
         tables = [table for side in self.sides() for table in side]
-        told = [self.compared.sentence, *(table.text() for table in (*tables, layers))]
+        told = [self.compared.sentence, *(table.text() for table in (*tables, self.layers()))]
         return "\n".join(part for part in told if part)
 
     def picture(self) -> Picture:
         """As a picture."""
         one, other = ([table.picture() for table in side] for side in self.sides())
-        cosines = self.compared.values()
-        chart = lines(
-            {"": (np.arange(len(cosines)), cosines)}, title=self.compared.sentence,
-            x="after layer", y=f"cosine of the two “{self.compared.word}”",
-        )  # fmt: skip
-        return one[0].above(*one[1:]).beside(other[0].above(*other[1:])).above(chart)
+        layers = replace(self.layers(), sentence=self.compared.sentence)
+        return one[0].above(*one[1:]).beside(other[0].above(*other[1:])).above(layers.picture())
 
 
 def _side(side: Side) -> list[Table]:

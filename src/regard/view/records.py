@@ -261,7 +261,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Compared:
-    """One word in two sentences; ``cosine[i]`` of its two vectors after layer i (0: before any)."""
+    """A word in two sentences, and the cosine of its vectors at the input and after each layer."""
 
     word: str
     one: Side

@@ -13,7 +13,7 @@ function compareView(compared) {
       "p.note",
       "The cosine of the two vectors of ",
       make("b", { dir: "auto" }, visible(compared.word)),
-      ", before any layer (0) and after each: 1 where the sentences make no difference to it.",
+      ", at the input and after each layer: 1 where the sentences make no difference to it.",
     ),
   );
 }
@@ -45,7 +45,7 @@ function chart(cosine) {
   /** @param {number} value */
   const y = (value) => HIGH - ((value - low) / (1 - low)) * (HIGH - 18);
   const line = cosine.map((value, i) => `${i === 0 ? "M" : "L"}${x(i)} ${y(value)}`).join("");
-  const told = `Cosine by layer: ${cosine.map((value) => value.toFixed(2)).join(", ")}`;
+  const told = `Cosine at the input and after each layer: ${cosine.map((value) => value.toFixed(2)).join(", ")}`;
   const every = Math.ceil(cosine.length / 14);
   return draw(
     "svg",
@@ -73,7 +73,11 @@ function chart(cosine) {
               { class: "value", x: x(i), y: y(value) - 9, "text-anchor": "middle" },
               value.toFixed(2),
             ),
-            draw("text", { x: x(i), y: HIGH + 18, "text-anchor": "middle" }, String(i)),
+            draw(
+              "text",
+              { class: "layer", x: x(i), y: HIGH + 18, "text-anchor": "middle" },
+              i === 0 ? "input" : String(i - 1),
+            ),
           ],
     ),
     draw("text", { x: WIDE, y: HIGH + BELOW, "text-anchor": "end" }, "layer"),
