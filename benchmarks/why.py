@@ -20,8 +20,8 @@ import torch
 
 from regard.challenge import generate
 from regard.lens import Lens, Why
+from regard.lens.estimation import LEAST, step_links
 from regard.lens.measures import agreement
-from regard.lens.verification import LEAST, step_links
 
 TIRED = "The animal didn't cross the street because it was too tired."
 NOUNS = {"key": "keys", "book": "books", "dog": "dogs", "picture": "pictures", "child": "children"}

@@ -39,7 +39,7 @@ def explained() -> View:
 
 
 def compared() -> View:
-    return Lens.open("pocket-en-de").compare("bat", *BATS).view()
+    return Lens.open("pocket-en-de").compare(*BATS, "bat").view()
 
 
 SHOTS: dict[str, tuple[Callable[[], View], bool, list[str], str]] = {

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import io
 import re
+import shlex
 import shutil
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import typer
 
 ROOT = Path(__file__).parent.parent
 
@@ -24,6 +28,11 @@ def script(name: str) -> ModuleType:
 
 
 docs = script("run")
+COMMANDS = re.findall(
+    r"^```\n\$ (regard .+)\n((?s:.+?))^```",
+    (ROOT / "README.md").read_text(encoding="utf-8"),
+    re.MULTILINE,
+)
 PAGES = [page.relative_to(ROOT) for page in docs.pages()]
 
 
@@ -55,6 +64,25 @@ def test_readme_runs(tmp_path: Path) -> None:
     copy = tmp_path / "README.md"
     shutil.copy(ROOT / "README.md", copy)
     assert docs.run(copy) == copy.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("command", "shown"), COMMANDS, ids=[one for one, _ in COMMANDS])
+def test_commands_of_the_readme_print_what_it_shows(
+    command: str, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line … stands for any lines; `regard translate` reads every other line."""
+    lines = shown.splitlines()
+    if command == "regard translate":
+        typed = "\n".join([*lines[::2], ""]).encode()
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed)))
+        shown = "\n".join(lines[1::2])
+    _, verb, *options = shlex.split(command)
+    app = typer.Typer()
+    app.command()(getattr(importlib.import_module(f"regard.cli.{verb}"), verb))
+    app(options, standalone_mode=False)
+    printed = capsys.readouterr().out.replace("\N{NO-BREAK SPACE}", " ")
+    parts = [re.escape(part.strip("\n")) for part in f"\n{shown}\n".split("\n…\n")]
+    assert re.fullmatch(r"(.|\n)*?".join(parts), printed.strip("\n"))
 
 
 def test_a_false_page_is_noticed(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_a_written_word_looks_by_its_cross_attention(lens: Lens) -> None:
     written, own = lens.analyse(TEXT).translated.written, lens.words(TEXT)
     word = next(written.called(i) for i, name in enumerate(written.names) if not own.has(name))
     e, why = lens.explain(TEXT, word), lens.why(TEXT, word)
-    assert e.looker == why.word
+    assert e.query == why.word
     torch.testing.assert_close(e.attention, why.attention)
     torch.testing.assert_close(e.knockout_of_heads, -why.effects)
     lost = torch.tensor([why.probability / one.probability for one in why.words]).log()
@@ -324,10 +324,11 @@ def test_the_table_and_the_data_say_the_same(lens: Lens) -> None:
     e = lens.explain(TEXT, "it")
     data = json.loads(e.to_json())
     lines = str(e).splitlines()
-    assert lines[0].split() == [*METHODS, "unlikelier"]
+    assert lines[0].split() == [*METHODS, "Δ", "log", "p"]
     row = next(line for line in lines if line.startswith("animal"))
     place = data["words"].index("animal")
-    columns = [data["scores"][name][place] for name in (*METHODS, "probability")]
+    columns = [data["scores"][name][place] for name in METHODS]
+    columns.append(-data["scores"]["probability"][place])
     assert [float(x) for x in row.split()[1:]] == pytest.approx(columns, abs=6e-4)
     assert lines[-1] == data["conclusion"] == e.conclusion
     assert len(e.table(3).splitlines()) == len(lines) - len(e.names) + 3

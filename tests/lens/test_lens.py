@@ -99,18 +99,20 @@ def test_the_vector_of_a_text_is_the_mean_of_its_words(lens: Lens) -> None:
 
 
 def test_a_word_that_is_written_differently(lens: Lens) -> None:
-    found = lens.compare("bat", "the bat", "the BAT", among=LINES)
+    found = lens.compare("the bat", "the BAT", "bat", among=LINES)
     assert found.static < 0.99
     assert found.conclusion.startswith("Written differently, bat has static vectors of cosine")
 
 
 def test_a_capital_leaves_the_static_vector_as_it_is(lens: Lens) -> None:
-    found = lens.compare("the", "the bat", "The street", among=LINES)
+    found = lens.compare("the bat", "The street", "the", among=LINES)
     assert found.static == pytest.approx(1.0, abs=1e-6)
 
 
 def test_compare(lens: Lens) -> None:
-    found = lens.compare("it", TEXT, "because the bat hit it", among=LINES)
+    found = lens.compare(TEXT, "because the bat hit it", "it", among=LINES)
+    old = lens.compare("it", TEXT, "because the bat hit it", among=LINES)
+    assert str(old) == str(found)
     one, other = (lens.embed(text)["it"] for text in (TEXT, "because the bat hit it"))
     assert found.static == pytest.approx(1.0, abs=1e-6)
     torch.testing.assert_close(found.cosine, F.cosine_similarity(one, other, dim=-1))
@@ -123,7 +125,7 @@ def test_compare(lens: Lens) -> None:
     assert "after layer 2" in str(found)
     assert "after layer 3" not in str(found)
     with pytest.raises(WordError, match="no word 'it'"):
-        lens.compare("it", TEXT, "the bat")
+        lens.compare(TEXT, "the bat", "it")
 
 
 def test_summary(lens: Lens) -> None:
@@ -164,7 +166,7 @@ def test_special_tokens_that_stand_in_the_text_are_special(bert: Callable[..., A
     assert "[SEP]" not in dict(lens.summary("the [SEP] street").most())
     assert lens.explain("the [SEP] street", "[SEP]").word == 1
     with pytest.raises(OptionError, match="'\\[SEP\\]' is a special token, not a word"):
-        lens.compare("[SEP]", "the [SEP]", "street [SEP]", among=["the"])
+        lens.compare("the [SEP]", "street [SEP]", "[SEP]", among=["the"])
 
 
 def test_a_model_without_a_mask_reads_texts_one_by_one(word_piece: tokenizers.Tokenizer) -> None:
@@ -192,7 +194,7 @@ def test_a_model_without_a_mask_reads_texts_one_by_one(word_piece: tokenizers.To
         (lambda lens: lens.explain(b"it", 0), "lens: text is bytes, expected a string"),
         (lambda lens: list(lens.explain_all(5)), "explain_all: items is int, expected a list"),
         (lambda lens: list(lens.explain_all([TEXT])), 'items has "The.*", expected \\(text, word'),
-        (lambda lens: lens.heads("it", None, TEXT), "word is NoneType, expected a word of the te"),
+        (lambda lens: lens.heads(TEXT, "it", None), "word is NoneType, expected a word of the te"),
         (lambda lens: lens.embed_all(TEXT), "embed_all: texts is str, expected a list"),
         (lambda lens: lens.embed_all(None), "embed_all: texts is NoneType, expected a list"),
         (lambda lens: lens.without(TEXT, 5), "without: links is int, expected a list"),
@@ -204,9 +206,9 @@ def test_a_model_without_a_mask_reads_texts_one_by_one(word_piece: tokenizers.To
         (lambda lens: lens.similar(TEXT, TEXT, layer=None), "similar: layer None, but there are 4"),
         (lambda lens: lens.embed(TEXT).sentence(4), "sentence: layer 4, but there are 4"),
         (lambda lens: lens.embed(TEXT).sentence("x"), "sentence: layer 'x', but there are 4"),
-        (lambda lens: lens.compare(None, TEXT, TEXT), "word is NoneType, expected a word of the"),
-        (lambda lens: lens.compare(-1, TEXT, TEXT), "compare: -1 is a special token, not a word"),
-        (lambda lens: lens.compare("it", TEXT, TEXT, among=5), "texts is int, expected a list"),
+        (lambda lens: lens.compare(TEXT, TEXT, None), "word is NoneType, expected a word of the"),
+        (lambda lens: lens.compare(TEXT, TEXT, -1), "compare: -1 is a special token, not a word"),
+        (lambda lens: lens.compare(TEXT, TEXT, "it", among=5), "texts is int, expected a list"),
         (lambda lens: lens.summary(TEXT).most("x"), "most: n='x', expected a whole number"),
         (lambda lens: lens.score_heads(5), "score_heads: questions is int, expected a list"),
         (lambda lens: Lens.open(None), "Lens.open: what is NoneType, expected the name of a mod"),

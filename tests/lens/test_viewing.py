@@ -131,7 +131,7 @@ def test_cutting_several_links_at_once(lens: Lens) -> None:
 def test_a_page_is_written(lens: Lens, tmp_path: Path) -> None:
     lens.view(TEXT, 0, every=False).save(tmp_path / "it.html")
     assert (tmp_path / "it.html").stat().st_size > 10_000
-    compared = lens.compare("bat", "The bat hit the ball.", "a bat", among=[TEXT]).view()
+    compared = lens.compare("The bat hit the ball.", "a bat", "bat", among=[TEXT]).view()
     assert compared.compared is not None
     assert compared.compared.word == "bat"
     assert "bat" in compared.text("compare")

@@ -117,7 +117,7 @@ def test_heads(client: Any, lens: Lens) -> None:
 def test_compare(client: Any, lens: Lens) -> None:
     question = {"word": "it", "one": SHORT, "other": OTHER}
     reply = client.post("/api/compare", question).json()
-    found = lens.compare("it", SHORT, OTHER)
+    found = lens.compare(SHORT, OTHER, "it")
     assert reply["comparison"] == {**found.to_data(), "conclusion": found.conclusion}
     assert reply["compared"] == json.loads(json.dumps(payload.compared_data(compared_of(found))))
     assert client.post("/api/page", question).text == found.view().html()

@@ -184,7 +184,7 @@ def test_two_sentences_are_compared(opened: Opened, lens: Lens) -> None:
     page.keyboard.press("Enter")
     page.wait_for_selector(".pair")
     assert (
-        page.locator(".compared .lead").inner_text() == lens.compare("it", TEXT, OTHER).conclusion
+        page.locator(".compared .lead").inner_text() == lens.compare(TEXT, OTHER, "it").conclusion
     )
     page.fill(".comparison .other", "nothing")
     page.keyboard.press("Enter")

@@ -58,7 +58,7 @@ def test_the_link_that_decides(pocket: Translator) -> None:
 
 def test_two_bats(pocket: Translator) -> None:
     found = Lens(pocket).compare(
-        "bat", "He hit the ball with the bat and ran.", "The bat is a mammal."
+        "He hit the ball with the bat and ran.", "The bat is a mammal.", "bat"
     )
     assert [side.becomes for side in found.sides] == ["Schläger", "Fledermaus"]
     assert found.static == pytest.approx(1.0, abs=1e-5)

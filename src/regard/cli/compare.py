@@ -21,5 +21,5 @@ def compare(
     """One word in two texts: its vectors layer by layer, their neighbours, and what pulled them."""
     from regard.lens import Lens
 
-    found = Lens.open(model).compare(word, one, other)
+    found = Lens.open(model).compare(one, other, word)
     print(json.dumps(found.to_data(), ensure_ascii=False) if json_ else found)

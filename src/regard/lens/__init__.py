@@ -7,7 +7,7 @@ from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores
 from regard.lens.judgement import Judgement, judge
 from regard.lens.lens import Lens, see
-from regard.lens.results import Embedded, Told
+from regard.lens.results import Embedded, WatchedTranslation
 from regard.lens.summary import Summary
 from regard.lens.why import Flip, LinkEffect, Why, WordEffect
 
@@ -25,7 +25,7 @@ __all__ = [
     "LinkEffect",
     "Seen",
     "Summary",
-    "Told",
+    "WatchedTranslation",
     "Why",
     "WordEffect",
     "cut",

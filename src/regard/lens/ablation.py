@@ -1,6 +1,6 @@
-"""Knockout: links are cut, one at a time, and what changes is measured.
+"""Links are cut, one at a time or together, and what changes is measured.
 
-In a translator a word looks at others twice: where it is read, and again where its translation is
+In a translator a word attends to others twice: where it is read, and again where its translation is
 written. What the model writes is asked with the link cut in both places.
 """
 
@@ -17,10 +17,11 @@ from torch import Tensor
 from regard.lens.adapters import Reading, TranslatorAdapter
 from regard.lens.analysis import Analysis
 from regard.lens.capture import Cut, cut
+from regard.lens.results import Without
 from regard.lens.rewriting import rewrite
 
 Progress = Callable[[int, int], object]
-"""Called with how many links have been cut, of how many."""
+"""Called with the number of links cut so far, and of all."""
 BATCH = 8192
 """Tokens that the model reads at once."""
 
@@ -29,97 +30,110 @@ BATCH = 8192
 class Link:
     """From a word to a word, by their tokens; in one layer and head, or in all."""
 
-    looks: tuple[int, ...]
-    at: tuple[int, ...]
+    query: tuple[int, ...]
+    key: tuple[int, ...]
     layer: str | int | None = None
     head: int | None = None
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What each link that was cut changed."""
+    """What cutting each link changed."""
 
     vector: Tensor
-    """How far the word moved, as a share of its vector's length."""
-    said: Tensor | None
-    """The loss of log-probability of what the model writes; below 0: a gain."""
+    """How far the word's vector moved, as a share of its length."""
+    written: Tensor | None
+    """The loss of log-probability of what the model writes; negative: a gain."""
 
 
-@torch.no_grad()
-def knock(
+def ablate_links(
     analysis: Analysis,
     links: Sequence[Link],
-    said: Sequence[int] | None = None,
+    written: Sequence[int] | None = None,
     progress: Progress = lambda done, of: None,
 ) -> Changes:
-    """The changes when each link is cut by itself, many at once: each in its own row of a batch."""
+    """The changes when each link is cut by itself, many at once: each in its own row of a batch.
+
+    `written`: the tokens whose log-probability is measured as well.
+    """
     adapter, reading, whole = analysis.adapter, analysis.reading, analysis.vectors[-1]
-    if said is None and adapter.kind == "causal":  # what follows a word does not change it
-        end = max((max(*link.looks, *link.at) for link in links), default=0) + 1
+    if written is None and adapter.kind == "causal":  # what follows a word does not change it
+        end = max((max(*link.query, *link.key) for link in links), default=0) + 1
         reading = Reading(reading.ids[:end], reading.words)
-    first = min((min(link.looks) for link in links), default=0)
+    first = min((min(link.query) for link in links), default=0)
     past = None if analysis.past is None or not first else analysis.past.before(first)
     start = 0 if past is None else first
-    likely = None if said is None else adapter.log_probability(whole, said)
-    moved, unsaid = [], []
-    for part in _parts(links, len(reading.ids) - start):
+    before = None if written is None else adapter.log_probability(whole, written)
+    moved, lost = [whole.new_zeros(0)], [whole.new_zeros(0)]
+    for part in _batches(links, len(reading.ids) - start):
         with cut(adapter.model, _cuts(part, start)):
             last = adapter.layers([reading] * len(part), past)[-1]
-        for vectors, link in zip(last, part, strict=True):
-            here = list(link.looks)
-            after = vectors[[i - start for i in here]].mean(0)
-            before = whole[0, here].mean(0)
-            moved.append(
-                torch.linalg.vector_norm(after - before) / torch.linalg.vector_norm(before)
-            )
-        if likely is not None and said is not None:
-            blind = _blind(analysis, part)
-            with cut(adapter.model, blind) if blind else nullcontext():
-                unsaid.append(likely - adapter.log_probability(last, said))
-        progress(len(moved), len(links))
-    return Changes(
-        torch.stack(moved) if moved else whole.new_zeros(0),
-        None if likely is None else torch.cat([whole.new_zeros(0), *unsaid]),
-    )
+        own = [list(link.query) for link in part]
+        after = torch.stack(
+            [row[[i - start for i in at]].mean(0) for row, at in zip(last, own, strict=True)]
+        )
+        moved.append(_movement(after, torch.stack([whole[0, at].mean(0) for at in own])))
+        if before is not None and written is not None:
+            hidden = _cuts_while_writing(analysis, part)
+            with cut(adapter.model, hidden) if hidden else nullcontext():
+                lost.append(before - adapter.log_probability(last, written))
+        progress(sum(map(len, moved)), len(links))
+    return Changes(torch.cat(moved), None if before is None else torch.cat(lost))
 
 
-@torch.no_grad()
-def say_without(analysis: Analysis, links: Sequence[Link]) -> list[list[int]]:
-    """What the model writes instead when each link is cut by itself."""
+def _movement(after: Tensor, before: Tensor) -> Tensor:
+    """The distance of vectors from what they were, as a share of their length."""
+    moved, length = (torch.linalg.vector_norm(x, dim=-1) for x in (after - before, before))
+    share: Tensor = moved / length
+    return share
+
+
+def generate_without(analysis: Analysis, links: Sequence[Link]) -> list[list[int]]:
+    """The tokens that the model writes when each link is cut by itself."""
     adapter, reading = analysis.adapter, analysis.reading
     found: list[list[int]] = []
-    for part in _parts(links, len(reading.ids) * 8):  # writing takes more than reading
+    for part in _batches(links, len(reading.ids) * 8):  # writing takes more than reading
         with cut(adapter.model, _cuts(part)):
             last = adapter.layers([reading] * len(part))[-1]
-        instead = adapter.generate(reading, last)
-        found += _or_rewritten(analysis, last, instead, [[link] for link in part])
+        found += _generate(analysis, last, [[link] for link in part])
     return found
 
 
-@torch.no_grad()
-def say_without_all(analysis: Analysis, links: Sequence[Link], last: Tensor) -> list[int]:
-    """The same when all links are cut together; `last` ``(1, n, width)`` was read without them."""
-    instead = analysis.adapter.generate(analysis.reading, last)
-    return _or_rewritten(analysis, last, instead, [links])[0]
+def without_links(analysis: Analysis, pairs: Sequence[tuple[int, int]]) -> Without:
+    """What changes when all links from words to words, given by number, are cut together."""
+    adapter, words, whole = analysis.adapter, analysis.reading.words, analysis.vectors[-1]
+    links = [Link(tuple(words.tokens_of(q)), tuple(words.tokens_of(k))) for q, k in pairs]
+    with cut(adapter.model, [Cut(link.query, link.key) for link in links]):
+        last = adapter.layers([analysis.reading])[-1]
+    before = after = ""
+    if analysis.written is not None:
+        before = adapter.detokenize(analysis.written)
+        after = adapter.detokenize(_generate(analysis, last, [links])[0])
+    apart, lengths = (
+        torch.linalg.vector_norm(words.averaged(one[0]), dim=-1) for one in (last - whole, whole)
+    )
+    moved = {query: float(apart[query] / lengths[query]) for query, _ in pairs}
+    note = ", ".join(f"{words.names[i]} moves by {share:.0%}" for i, share in moved.items())
+    return Without(before, after, moved, note)
 
 
-def _or_rewritten(
-    analysis: Analysis, last: Tensor, instead: list[list[int]], links: Sequence[Sequence[Link]]
-) -> list[list[int]]:
-    """What each row writes instead; if the same, what it writes with its links cut there as well.
+def _generate(analysis: Analysis, last: Tensor, links: Sequence[Sequence[Link]]) -> list[list[int]]:
+    """What each row of `last` ``(rows, n, width)`` writes, whose links were cut as it was read.
 
-    From the first of the steps that write the translation at which the choice then changes.
+    If that is what is written anyway: what it writes with its links cut there as well, from the
+    first step of the word's translation at which the choice then changes.
     """
+    instead = analysis.adapter.generate(analysis.reading, last)
     if analysis.adapter.kind != "translator":
         return instead
-    adapter, said = cast(TranslatorAdapter, analysis.adapter), analysis.written or []
-    rows = [row for row, one in enumerate(instead) if one == said]
+    adapter, written = cast(TranslatorAdapter, analysis.adapter), analysis.written or []
+    rows = [row for row, one in enumerate(instead) if one == written]
     hidden: list[dict[int, Cut]] = []
     for number, row in enumerate(rows):
         keys: dict[int, set[int]] = {}
         for link in links[row]:
-            for step in analysis.steps_for(link.looks):
-                keys.setdefault(step, set()).update(link.at)
+            for step in analysis.steps_for(link.query):
+                keys.setdefault(step, set()).update(link.key)
         hidden.append(
             {i: Cut(i, sorted(at), row=number, kind="cross") for i, at in sorted(keys.items())}
         )
@@ -127,42 +141,45 @@ def _or_rewritten(
     if not cuts:
         return instead
     memory = last[rows]
-    prefix = torch.tensor([[adapter.start, *said]] * len(rows), device=memory.device)
+    prefix = torch.tensor([[adapter.start, *written]] * len(rows), device=memory.device)
     with cut(adapter.model, cuts):
         chosen = adapter.step_logits(memory, prefix).argmax(-1).tolist()
     begun = [
-        next((said[:i] for i in steps if chosen[number][i] != said[i]), [*said, adapter.end])
-        for number, steps in enumerate(hidden)
+        next((written[:i] for i in steps if row[i] != written[i]), [*written, adapter.end])
+        for row, steps in zip(chosen, hidden, strict=True)
     ]
-    limit = adapter.longest_output(memory)
-    found = rewrite(adapter, memory, begun, said, cuts, limit)
-    return [found[rows.index(row)] if row in rows else one for row, one in enumerate(instead)]
+    limit = adapter.longest_output(memory.shape[1])
+    rewritten = rewrite(adapter, memory, begun, written, cuts, limit)
+    for row, tokens in zip(rows, rewritten, strict=True):
+        instead[row] = tokens
+    return instead
 
 
-def _blind(analysis: Analysis, links: Sequence[Link]) -> list[Cut]:
+def _cuts_while_writing(analysis: Analysis, links: Sequence[Link]) -> list[Cut]:
     """The links where the translation of the word is written, each in its own row.
 
     In all layers and heads: those of the decoder are others than those that a link may name.
     """
     if analysis.adapter.kind != "translator":
         return []
-    steps = {looks: analysis.steps_for(looks) for looks in {one.looks for one in links}}
+    steps = {query: analysis.steps_for(query) for query in {one.query for one in links}}
     return [
-        Cut(tuple(steps[link.looks]), link.at, row=row, kind="cross")
+        Cut(tuple(steps[link.query]), link.key, row=row, kind="cross")
         for row, link in enumerate(links)
-        if steps[link.looks]
+        if steps[link.query]
     ]
 
 
 def _cuts(links: Sequence[Link], start: int = 0) -> list[Cut]:
     """The links, each in its own row, whose queries begin with the token at `start`."""
     return [
-        Cut([i - start for i in link.looks], link.at, link.layer, link.head, row=row)
+        Cut([i - start for i in link.query], link.key, link.layer, link.head, row=row)
         for row, link in enumerate(links)
     ]
 
 
-def _parts(links: Sequence[Link], tokens: int) -> Iterator[Sequence[Link]]:
+def _batches(links: Sequence[Link], tokens: int) -> Iterator[Sequence[Link]]:
+    """The links in batches of rows of so many tokens each."""
     size = max(1, BATCH // max(1, tokens))
     for start in range(0, len(links), size):
         yield links[start : start + size]

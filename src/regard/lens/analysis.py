@@ -16,7 +16,7 @@ from regard.lens.adapters import (
     Reading,
     StackAdapter,
     TranslatorAdapter,
-    speaks,
+    writes_for,
 )
 from regard.lens.adapters.past import Past
 from regard.lens.capture import watch
@@ -77,7 +77,7 @@ class Analysis:
     @cached_property
     def written(self) -> list[int] | None:
         """What the model writes, as tokens: a translation, or the next token; None if nothing."""
-        if not speaks(self.adapter, self.reading):
+        if not writes_for(self.adapter, self.reading):
             return None
         if self._target is not None:
             return cast(TranslatorAdapter, self.adapter).encode_target(self._target)
@@ -87,17 +87,21 @@ class Analysis:
     @cached_property
     def translated(self) -> Translated:
         """The translation, and how the rows and columns of its decoder are named."""
-        if not speaks(self.adapter, self.reading):
-            raise OptionError(
-                f"lens: the text has {len(self.reading.ids):,} tokens, but the model learned from "
-                f"at most {self.adapter.longest:,}; give it a sentence at a time"
-            )
+        self.check_length("lens")
         adapter = cast(TranslatorAdapter, self.adapter)
         return Translated(adapter, self.reading, self.vectors[-1], self.written or [])
 
+    def check_length(self, caller: str) -> None:
+        """Raise if the text is too long for the model to write something for it."""
+        if not writes_for(self.adapter, self.reading):
+            raise OptionError(
+                f"{caller}: the text has {len(self.reading.ids):,} tokens, but the model learned "
+                f"from at most {self.adapter.longest:,}; give it a sentence at a time"
+            )
+
     def writes(self, word: str | int) -> bool:
         """Whether the model is a translator and writes this word."""
-        if self.adapter.kind != "translator" or not speaks(self.adapter, self.reading):
+        if self.adapter.kind != "translator" or not writes_for(self.adapter, self.reading):
             return False
         return isinstance(word, str) and self.translated.written.has(word)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from regard.errors import OptionError
 from regard.lens.adapters.adapter import ModelAdapter
 from regard.lens.explanation import Explanation
+from regard.lens.plain_data import rounded
 from regard.text.words import Words
 
 if TYPE_CHECKING:
@@ -89,26 +90,17 @@ class Comparison:
 
     def to_data(self) -> dict[str, Any]:
         """Everything as plain lists and numbers."""
-        return {
-            "word": self.word,
-            "static": round(self.static, 4),
-            "cosine": [round(float(x), 4) for x in self.cosine],
-            "sides": [
-                {
-                    "text": side.text,
-                    "becomes": side.becomes,
-                    "neighbours": [
-                        {"word": one.word, "text": one.text, "cosine": round(one.cosine, 4)}
-                        for one in side.neighbours
-                    ],
-                    "pulled_by": {
-                        method: [[word, round(value, 4)] for word, value in side.pulls(method)]
-                        for method in ("attention", "knockout")
-                    },
-                }
-                for side in self.sides
-            ],
-        }
+        sides = [
+            {
+                "text": side.text,
+                "becomes": side.becomes,
+                "neighbours": [asdict(one) for one in side.neighbours],
+                "pulled_by": {method: side.pulls(method) for method in ("attention", "knockout")},
+            }
+            for side in self.sides
+        ]
+        found: dict[str, Any] = rounded({**vars(self), "sides": sides})
+        return found
 
     def __str__(self) -> str:
         lines = [f"{self.word}: one static vector (cosine {self.static:.2f}), then"]
@@ -130,10 +122,13 @@ class Comparison:
 
 
 def compare(
-    lens: Lens, adapter: ModelAdapter, word: str, one: str, other: str, among: Sequence[str] | None
+    lens: Lens,
+    adapter: ModelAdapter,
+    word: str,
+    texts: tuple[str, str],
+    among: Sequence[str] | None,
 ) -> Comparison:
     """The comparison; see `Lens.compare`."""
-    texts = (one, other)
     embedded = lens.embed_all(texts)
     for each in embedded:
         if not each.words.is_word[each.words.find(word)]:

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from regard.lens._numbers import whole
-from regard.lens.ablation import Link, Progress, knock, say_without
+from regard.lens.ablation import Link, Progress, ablate_links, generate_without
 from regard.lens.analysis import Analysis
+from regard.lens.estimation import head_norms, step_links
 from regard.lens.explanation import Effect, Explanation, shared
 from regard.lens.measures import foremost, measure
 from regard.lens.methods import score
 from regard.lens.methods.norm import of_layers
 from regard.lens.predictions.stack import VectorPrediction
 from regard.lens.predictions.translation import TranslationPrediction
-from regard.lens.verification import head_norms, step_links
 
 MOST = 64
 """Links of a word that are cut, at most, if nothing else is said."""
@@ -28,7 +28,6 @@ TRIED = 3
 """Links that are cut to see what the model writes then."""
 
 
-@torch.no_grad()
 def explained(
     analysis: Analysis,
     word: int,
@@ -48,11 +47,11 @@ def explained(
     ranked = [found.attention.mean((0, 1)), found.norm_of_layers.mean(0), found.rollout]
     tried = sorted(foremost(ranked, range(len(words)), most) if only is None else only)
     links = {i: Link(here, tuple(words.tokens_of(i))) for i in tried}
-    changes = knock(analysis, list(links.values()), said, progress)
+    changes = ablate_links(analysis, list(links.values()), said, progress)
     there = {i: link for i, link in links.items() if found.attention[..., i].max() > 0}
-    probability = None if changes.said is None else _spread(changes.said, links, len(words))
+    probability = None if changes.written is None else _spread(changes.written, links, len(words))
     told = analysis.translated if adapter.translates and said is not None else None
-    of_heads, estimated = _knock_heads(analysis, word, links, found.attention)
+    of_heads, estimated = _ablate_heads(analysis, word, links, found.attention)
     return Explanation(
         words=words,
         word=word,
@@ -76,7 +75,6 @@ def explained(
     )
 
 
-@torch.no_grad()
 def explained_written(analysis: Analysis, word: str | int) -> Explanation:
     """The explanation of a word that a translator writes, by its cross-attention."""
     prediction = cast(TranslationPrediction, analysis.prediction(word, None))
@@ -113,7 +111,7 @@ def explained_written(analysis: Analysis, word: str | int) -> Explanation:
     )
 
 
-def _knock_heads(
+def _ablate_heads(
     analysis: Analysis, word: int, links: dict[int, Link], attention: Tensor
 ) -> tuple[Tensor | None, Tensor | None]:
     """How far the word moves with a link cut in a single head, ``(layers, heads, names)``.
@@ -133,8 +131,8 @@ def _knock_heads(
         found[..., list(links)] = _estimated(analysis, word)[..., list(links)]
         estimated[..., list(links)] = True
         cells = sorted(cells, key=lambda cell: -float(found[cell]))[:VERIFIED]
-    alone = [Link(links[i].looks, links[i].at, names[n], h) for n, h, i in cells]
-    for cell, moved in zip(cells, knock(analysis, alone).vector.tolist(), strict=True):
+    alone = [Link(links[i].query, links[i].key, names[n], h) for n, h, i in cells]
+    for cell, moved in zip(cells, ablate_links(analysis, alone).vector.tolist(), strict=True):
         found[cell], estimated[cell] = moved, False
     return found, estimated
 
@@ -142,7 +140,7 @@ def _knock_heads(
 def _estimated(analysis: Analysis, word: int) -> Tensor:
     """The movement of a word's vector, as a share of its length, for each link and head."""
     prediction = VectorPrediction(analysis.adapter, analysis.reading, word)
-    return (-2 * step_links(prediction)[2]).clamp(min=0).sqrt()
+    return (-2 * step_links(prediction).effects).clamp(min=0).sqrt()
 
 
 def _effects(
@@ -159,7 +157,7 @@ def _effects(
     order = sorted(own, key=lambda i: -float(probability[i]))[:TRIED]
     if not order:
         return ()
-    instead = say_without(analysis, [links[i] for i in order])
+    instead = generate_without(analysis, [links[i] for i in order])
     effects = [Effect(i, spell(found)) for i, found in zip(order, instead, strict=True)]
     before = spell(analysis.written)
     return tuple([one for one in effects if one.text != before] or effects[:1])

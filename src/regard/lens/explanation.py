@@ -1,4 +1,4 @@
-"""`Explanation`: four answers to the question what a word looks at, side by side."""
+"""`Explanation`: what a word attends to, by four methods side by side."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from regard.errors import OptionError
 from regard.lens._numbers import numbered, whole
 from regard.lens.capture import Seen
 from regard.lens.measures import agreement, foremost
+from regard.lens.plain_data import frame, rounded
 from regard.text.words import Words, visible
 
 if TYPE_CHECKING:
@@ -26,29 +27,28 @@ if TYPE_CHECKING:
 SINK = 0.8
 """A first token that rollout gives more than this is reported as an attention sink."""
 METHODS = ("attention", "norm", "rollout", "knockout")
-DIGITS = 4
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What the model says with a link cut."""
+    """What the model writes with a link cut."""
 
     word: int
-    """The number of the word that can no longer be looked at."""
+    """The number of the word that can no longer be attended to."""
     text: str
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What a word looks at: by attention, by norm, by rollout, and by what happens without.
+    """What a word attends to: by attention, by norm, by rollout, and by cutting links.
 
-    Arrays are over `names`: the words of the text, and the special tokens where they stand. Those
-    per head are ``(layers, heads, names)``.
+    Arrays are over `names`: the words of the text and its special tokens. Those per head are
+    ``(layers, heads, names)``.
     """
 
     words: Words
     word: int
-    """The number of the word that looks; of one that is written, its number in `target`."""
+    """The number of the word that attends; of a written one, its number in `target`."""
     layers: tuple[str, ...]
     """The modules that attend, in order."""
     attention: Float[Tensor, "layers heads names"]
@@ -65,40 +65,40 @@ class Explanation:
     knockout_of_heads: Float[Tensor, "layers heads names"] | None
     """The same, the link being cut in one head only; None if layers share their weights."""
     probability: Float[Tensor, " names"] | None
-    """How much less likely what the model says gets, in natural logarithms; None if it says
+    """The loss of log-probability of what the model writes when the link is cut; None if it writes
     nothing."""
     said: str | None
-    """What the model says: the translation, or the next token."""
+    """What the model writes: the translation, or the next token."""
     effects: tuple[Effect, ...]
-    """What it says instead, for those links that were cut to see."""
+    """What it writes instead, for the links cut to find out."""
     looks: dict[str, Look]
     heads_estimated: Bool[Tensor, "layers heads names"] | None = None
     """Where `knockout_of_heads` is an estimate from one backward pass: all but the strongest."""
     writes: str | None = None
-    """The word that looks, if it is one that a translator writes: rows are those of its
-    cross-attention, and knockout is the fall of log p(word) − log p(instead) without the link."""
+    """The word that attends, if a translator wrote it: rows are those of its cross-attention, and
+    knockout is the loss of log p(word) − log p(instead) without the link."""
     translates: bool = False
     causal: bool = False
     """Whether a word sees only those before it, as in a language model."""
     target: Words | None = None
     """The words of the translation, behind its start token."""
     target_rows: Words | None = None
-    """The same as the decoder writes them: what stands at each position is written there."""
+    """The words of the translation by the step that writes them."""
     written: Seen | None = field(default=None, repr=False)
-    """The attention of the decoder as the translation is written."""
+    """The decoder's attention over the whole translation."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The words, and special tokens where they stand."""
+        """The words and special tokens of the text."""
         return self.words.names
 
     @property
-    def looker(self) -> str:
-        """The word that looks."""
+    def query(self) -> str:
+        """The word that attends."""
         return visible(self.names[self.word]) if self.writes is None else self.writes
 
     def scores(self, method: str, layer: int | None = None, head: int | None = None) -> Tensor:
-        """One number for each name; over all layers and heads, if none is chosen.
+        """The score of each name by a method, over all layers and heads if none is chosen.
 
         ``attention``: the mean. ``norm``: the mean over layers, of all heads together. ``rollout``
         and ``knockout`` as they are.
@@ -107,18 +107,20 @@ class Explanation:
             raise OptionError(
                 f"explain: method {method!r} is unknown, expected one of {', '.join(METHODS)}"
             )
-        of_heads = self.of_heads(method)
         if layer is None and head is None:
-            if method == "attention":
-                return self.attention.mean((0, 1))
             return {
+                "attention": self.attention.mean((0, 1)),
                 "norm": self.norm_of_layers.mean(0),
                 "rollout": self.rollout,
                 "knockout": self.knockout,
             }[method]
+        of_heads = self.of_heads(method)
         if of_heads is None:
+            reason = "it goes through all layers"
+            if method == "knockout":
+                reason = "its layers share their weights, so that a link is cut in all of them"
             raise OptionError(
-                f"explain: {method} was not computed for single heads, {self._why_not(method)}"
+                f"explain: {method} was not computed for single heads, since {reason}"
             )
         depth, heads = of_heads.shape[:2]
         if layer is not None:
@@ -126,12 +128,6 @@ class Explanation:
         if head is not None:
             of_heads = of_heads[:, numbered("explain: head", head, heads)].unsqueeze(1)
         return of_heads.mean((0, 1))
-
-    def _why_not(self, method: str) -> str:
-        """Why there is nothing about single heads."""
-        if method != "knockout":
-            return "since it goes through all layers"
-        return "since its layers share their weights, so that a link is cut in all of them"
 
     def of_heads(self, method: str) -> Tensor | None:
         """The scores by layer and head, ``(layers, heads, names)``, where the method has them."""
@@ -149,25 +145,22 @@ class Explanation:
 
     @property
     def agreement(self) -> dict[str, float]:
-        """How far each of the first three agrees with knockout: Spearman's rank correlation.
+        """Spearman's rank correlation of each of the first three methods with knockout.
 
-        Over the other words that it can see, so far as their links were cut.
+        Over the other words that the word can attend to and whose links were cut.
         """
-        return {name: self._agrees(self.scores(name), self.knockout) for name in METHODS[:3]}
+        return self._agreement(self.knockout)
 
     @property
     def agreement_with_probability(self) -> dict[str, float] | None:
-        """The same with the change in what the model says; None if it says nothing."""
-        if self.probability is None:
-            return None
-        return {name: self._agrees(self.scores(name), self.probability) for name in METHODS[:3]}
+        """The same correlation with `probability`; None if the model writes nothing."""
+        return None if self.probability is None else self._agreement(self.probability)
 
     @property
     def conclusion(self) -> str:
-        """What it comes to, in plain words."""
-        looker = self.looker
+        """The findings in a few sentences."""
         if not self._others:
-            return " ".join([f"“{looker}” can attend to no other word.", *self.notes])
+            return " ".join([f"“{self.query}” can attend to no other word.", *self.notes])
         most, matters = (self._ranked(method)[0] for method in ("attention", "knockout"))
         cost = float(self.knockout[matters])
         changes = (
@@ -176,27 +169,27 @@ class Explanation:
             else f"costs most: its log-probability falls by {cost:.1f} against its alternative"
         )
         told = [
-            f"“{looker}” attends most to “{self.words.called(most)}”.",
+            f"“{self.query}” attends most to “{self.words.called(most)}”.",
             f"Cutting its link to “{self.words.called(matters)}” {changes}.",
         ]
         return " ".join([*told, *map(self._effect, self.effects), *self.notes])
 
     @property
     def notes(self) -> list[str]:
-        """What must be known to read the numbers: words that cannot be seen, and a sink."""
-        looker, notes = visible(self.names[self.word]), []
+        """Caveats about the numbers: words that cannot be attended to, and attention sinks."""
+        query, notes = visible(self.names[self.word]), []
         later = [i for i in range(self.word + 1, len(self.names)) if self.words.is_word[i]]
         if self.causal and later:
             listed = ", ".join(visible(self.names[i]) for i in later[:3])
             notes.append(
-                f"The model is causal: {looker} cannot see what follows it "
+                f"The model is causal: {query} cannot see what follows it "
                 f"({listed}{', …' if len(later) > 3 else ''})."
             )
         share = float(self.rollout[0])
         if self.causal and self.word > 0 and share > SINK:
             notes.append(
                 f"Rollout ends at {self.words.called(0)} ({share:.3f}): the first token of a "
-                f"causal model is an attention sink, so this says little of {looker}."
+                f"causal model is an attention sink, so this says little of {query}."
             )
         return notes
 
@@ -211,7 +204,7 @@ class Explanation:
 
     @property
     def _others(self) -> list[int]:
-        """The other words, so far as the model lets this one see them."""
+        """The numbers of the other words that this one can attend to."""
         real, seen = self.words.is_word, self.attention.amax((0, 1)) > 0
         own = self.word if self.writes is None else None
         return [i for i in range(len(self.names)) if real[i] and seen[i] and i != own]
@@ -220,9 +213,9 @@ class Explanation:
         values = self.scores(method)
         return sorted(self._others, key=lambda i: -_number(values[i]))
 
-    def _agrees(self, one: Tensor, other: Tensor) -> float:
-        kept = [i for i in self._others if not math.isnan(float(other[i]))]
-        return agreement(one[kept], other[kept])
+    def _agreement(self, measured: Tensor) -> dict[str, float]:
+        kept = [i for i in self._others if not math.isnan(float(measured[i]))]
+        return {name: agreement(self.scores(name)[kept], measured[kept]) for name in METHODS[:3]}
 
     def to_data(self) -> dict[str, Any]:
         """Everything as plain lists and numbers."""
@@ -233,17 +226,17 @@ class Explanation:
             "words": list(self.names),
             "special": [not real for real in self.words.is_word],
             "layers": list(self.layers),
-            "scores": {name: _plain(self.scores(name)) for name in METHODS},
-            "heads": {"attention": _plain(self.attention), "norm": _plain(self.norm)},
-            "agreement": _plain_dict(self.agreement),
+            "scores": {name: rounded(self.scores(name)) for name in METHODS},
+            "heads": {"attention": rounded(self.attention), "norm": rounded(self.norm)},
+            "agreement": rounded(self.agreement),
         }
         if self.knockout_of_heads is not None:
-            data["heads"]["knockout"] = _plain(self.knockout_of_heads)
+            data["heads"]["knockout"] = rounded(self.knockout_of_heads)
         if self.heads_estimated is not None:
             data["heads"]["estimated"] = self.heads_estimated.tolist()
         if self.probability is not None:
-            data["scores"]["probability"] = _plain(self.probability)
-            data["agreement_with_probability"] = _plain_dict(self.agreement_with_probability or {})
+            data["scores"]["probability"] = rounded(self.probability)
+            data["agreement_with_probability"] = rounded(self.agreement_with_probability)
             data["said"] = self.said
             data["effects"] = [
                 {"without": self.names[one.word], "position": one.word, "said": one.text}
@@ -253,17 +246,11 @@ class Explanation:
         return data
 
     def to_json(self) -> str:
-        """The same as JSON, on one line."""
+        """Everything as JSON, on one line."""
         return json.dumps(self.to_data(), ensure_ascii=False)
 
     def to_frame(self) -> pandas.DataFrame:
-        """One row for each name: its scores by each method. Needs pandas."""
-        try:
-            import pandas
-        except ImportError:
-            raise OptionError(
-                "to_frame: pandas is not installed; pip install pandas, or use to_data()"
-            ) from None
+        """The scores of each name by each method, a row per name. Needs pandas."""
         columns: dict[str, Any] = {
             "word": list(self.names),
             "special": [not real for real in self.words.is_word],
@@ -271,12 +258,12 @@ class Explanation:
         }
         if self.probability is not None:
             columns["probability"] = self.probability.tolist()
-        return pandas.DataFrame(columns)
+        return frame(columns)
 
     def view(self) -> View:
-        """The same to look at: in a notebook, as a page (``save("it.html")``), as a picture.
+        """The explanation as a view: shown in a notebook, saved as a page or a picture.
 
-        `Lens.view` has what the model wrote, with links to cut.
+        `Lens.view` shows what the model wrote, with links to cut.
         """
         from regard.lens.viewing import view_of
 
@@ -286,13 +273,13 @@ class Explanation:
         return self.table()
 
     def table(self, n: int | None = None) -> str:
-        """The answers as text: a row for each name, or for n words that any of them puts first."""
+        """The scores as text: a row for each name, or for the n that any method ranks first."""
         shown = self._shown(n)
         called = self.words.called if n is not None else lambda i: visible(self.names[i])
         names = {i: called(i) for i in shown}
         columns = {name: self.scores(name) for name in METHODS}
         if self.probability is not None:
-            columns["unlikelier"] = self.probability
+            columns["Δ log p"] = -self.probability
         width = max((len(name) for name in names.values()), default=0) + 2
         lines = [f"{'':{width}}" + "".join(f"{name:>12}" for name in columns)]
         for i in shown:
@@ -302,7 +289,7 @@ class Explanation:
             lines.append(f"{name:{width}}{cells}")
         lines += ["", "agreement with knockout: " + _pairs(self.agreement)]
         if (with_probability := self.agreement_with_probability) is not None:
-            lines.append("  with the change in what is said: " + _pairs(with_probability))
+            lines.append("agreement with the loss of log p: " + _pairs(with_probability))
         if self.said is not None:
             lines.append(f"{'translation' if self.translates else 'next'}: {visible(self.said)}")
         lines += ["", self.conclusion]
@@ -318,12 +305,12 @@ class Explanation:
 
 
 def shared(layers: Iterable[str]) -> bool:
-    """Whether some of these layers are one module, by their names; see `Seen.layers`."""
+    """Whether some of these layers share a module, by their names; see `Seen.layers`."""
     return any("#" in name for name in layers)
 
 
 def turned(before: str, after: str) -> str:
-    """In which words two texts differ: ``from “es” to “sie”``; all of them, if there are many.
+    """The words in which two texts differ: ``from “es” to “sie”``.
 
     >>> turned("weil es müde war", "weil sie müde war")
     'from “es” to “sie”'
@@ -346,7 +333,7 @@ def _quoted(text: str) -> str:
 
 
 def _number(value: Tensor) -> float:
-    """A number to sort by; what is not known comes last."""
+    """A number to sort by; nan comes last."""
     return -math.inf if math.isnan(float(value)) else float(value)
 
 
@@ -359,16 +346,3 @@ def _pairs(values: dict[str, float]) -> str:
         f"{name} {'–' if math.isnan(value) else format(value, '+.2f')}"
         for name, value in values.items()
     )
-
-
-def _plain(values: Tensor) -> Any:
-    """Nested lists of rounded numbers; None for what is not known."""
-    if values.dim() > 0:
-        return [_plain(value) for value in values]
-    return None if bool(values.isnan()) else round(float(values), DIGITS)
-
-
-def _plain_dict(values: dict[str, float]) -> dict[str, float | None]:
-    return {
-        name: None if math.isnan(value) else round(value, DIGITS) for name, value in values.items()
-    }

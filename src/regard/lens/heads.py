@@ -14,11 +14,11 @@ from torch import Tensor
 
 from regard.errors import FileError, OptionError, RegardError
 from regard.lens._numbers import whole
-from regard.lens.adapters import ModelAdapter, Reading, TranslatorAdapter, speaks
+from regard.lens.adapters import ModelAdapter, Reading, TranslatorAdapter, writes_for
 from regard.lens.capture import watch
+from regard.lens.estimation import head_norms, step_links
 from regard.lens.explanation import Explanation
 from regard.lens.predictions import Prediction
-from regard.lens.verification import head_norms, step_links
 from regard.text import read_lines
 from regard.text.words import WORD, Words
 
@@ -114,12 +114,14 @@ class Heads(Sequence[Head]):
 
 @dataclass(frozen=True)
 class Question:
-    """A text, the word that refers, what it refers to, and what else it might, by position."""
+    """A text, the word that refers, what it refers to, and what else it might."""
 
     text: str
     word: str | int
     referent: str | int
     others: tuple[str | int, ...] = ()
+    by_character: bool = False
+    """Whether words are given by the position of a character in the text."""
 
     @classmethod
     def of(cls, item: object) -> Question:
@@ -133,8 +135,7 @@ class Question:
                 raise OptionError(
                     f"score_heads: a pair of kind {item.kind!r}, expected 'reference'"
                 )
-            places = (item.position, item.referent_position, item.other_position)
-            return _Placed(item.source, *places[:2], places[2:])
+            return _from_mapping(vars(item))
         if isinstance(item, Mapping):
             return _from_mapping(item)
         if isinstance(item, Sequence) and not isinstance(item, str) and len(item) == 3:
@@ -145,17 +146,9 @@ class Question:
         )
 
     def places(self, words: Words) -> Places:
-        """Where in its text what the question is about stands."""
-        named = [words.find(one) for one in (self.word, self.referent, *self.others)]
-        return self._checked(words, named)
-
-    def nouns(self) -> Iterator[str]:
-        """The words of which the question says that one can refer to them."""
-        for one in (self.referent, *self.others):
-            if isinstance(one, str):
-                yield one.partition("#")[0].casefold()
-
-    def _checked(self, words: Words, named: Sequence[int]) -> Places:
+        """The question by the numbers of its words."""
+        given = (self.word, self.referent, *self.others)
+        named = [words.at(int(one)) if self.by_character else words.find(one) for one in given]
         word, *among = named
         if word in among:
             role = "referent" if word == among[0] else "one of the others"
@@ -168,6 +161,12 @@ class Question:
             if not words.is_word[i]:
                 raise OptionError(f"score_heads: {words.names[i]!r} is a special token, not a word")
         return Places(word, among[0], tuple(dict.fromkeys(among)) if self.others else ())
+
+    def nouns(self) -> Iterator[str]:
+        """The words that the question names as possible referents."""
+        for one in (self.referent, *self.others):
+            if isinstance(one, str):
+                yield one.partition("#")[0].casefold()
 
 
 @dataclass(frozen=True)
@@ -187,23 +186,12 @@ class Places:
     def nearest(self, words: Words, nouns: Set[str]) -> int:
         """The nearest noun before the word, or else behind it; see `HeadScores.nearest`."""
         known = self.candidates or [
-            i for i in self.among(words) if i == self.referent or _singular(words.names[i], nouns)
+            i for i in self.among(words) if i == self.referent or _is_noun(words.names[i], nouns)
         ]
         return min(known, key=lambda i: (i > self.word, abs(i - self.word)))
 
 
-class _Placed(Question):
-    """A question that gives characters of the text."""
-
-    def places(self, words: Words) -> Places:
-        given = (self.word, self.referent, *self.others)
-        return self._checked(words, [words.at(int(place)) for place in given])
-
-    def nouns(self) -> Iterator[str]:
-        return iter(())
-
-
-def _singular(name: str, nouns: Set[str]) -> bool:
+def _is_noun(name: str, nouns: Set[str]) -> bool:
     """Whether this is one of the nouns, or the plural of one; punctuation behind it aside."""
     return any(
         not nouns.isdisjoint((part, part.removesuffix("s"), part.removesuffix("es")))
@@ -213,20 +201,19 @@ def _singular(name: str, nouns: Set[str]) -> bool:
 
 def _from_mapping(item: Mapping[str, Any]) -> Question:
     if "source" in item and item.get("referent_position") is not None:  # as `regard corpus` writes
-        given = [item.get(f"{name}position") for name in ("", "referent_", "other_")]
-        places = [place for place in given if isinstance(place, int)]
-        if len(places) != len(given):
+        places = [item.get(f"{name}position") for name in ("", "referent_", "other_")]
+        if not all(isinstance(place, int) for place in places):
             raise OptionError("score_heads: expected the positions of word, referent and other")
-        return _Placed(str(item["source"]), places[0], places[1], tuple(places[2:]))
+        word, referent, other = cast(list[int], places)
+        return Question(str(item["source"]), word, referent, (other,), by_character=True)
     missing = [name for name in ("text", "word", "referent") if name not in item]
     if missing:
         raise OptionError(f"score_heads: {missing[0]!r} is missing in {dict(item)!r}")
-    text, word, referent, others = (
-        item.get(name, ()) for name in ("text", "word", "referent", "others")
-    )
-    named = isinstance(word, str | int) and isinstance(referent, str | int)
-    listed = isinstance(others, list | tuple) and all(isinstance(x, str | int) for x in others)
-    if not isinstance(text, str) or not named or not listed:
+    text, word, referent = (item[name] for name in ("text", "word", "referent"))
+    others = item.get("others", ())
+    listed = isinstance(others, list | tuple)
+    named = (word, referent, *(others if listed else ()))
+    if not (isinstance(text, str) and listed and all(isinstance(x, str | int) for x in named)):
         raise OptionError(
             "score_heads: expected a text, a word, a referent and a list of others, got "
             f"{dict(item)!r}"
@@ -308,7 +295,7 @@ def score_heads(
         places = [one.places(it.words) for one, it in zip(chunk, readings, strict=True)]
         layers, found = _read_scores(adapter, readings, places)
         hits = {"encoder": found}
-        if adapter.kind == "translator" and all(speaks(adapter, one) for one in readings):
+        if adapter.kind == "translator" and all(writes_for(adapter, one) for one in readings):
             hits |= _written_scores(cast(TranslatorAdapter, adapter), readings, places)
         for place, one in hits.items():
             right[place] = right[place] + one if place in right else one
@@ -347,7 +334,7 @@ def _written_scores(
     """The same for the row that writes the translation of the word, at both other places."""
     written = adapter.translate_all(readings)
     with watch(adapter.model) as seen:
-        adapter.teacher_force_all(readings, written)
+        adapter.teacher_force(readings, written)
     cross = [one for one in seen if seen.kind(one) == "cross"]
     own = [one for one in seen if seen.kind(one) == "self" and not adapter.is_encoder(one)]
     to_source, back = (

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
@@ -13,50 +14,52 @@ from torch import Tensor
 
 from regard.errors import OptionError
 from regard.lens._numbers import whole
-from regard.lens.ablation import Link, Progress, knock, say_without_all
-from regard.lens.adapters.adapter import ModelAdapter, Reading, speaks
+from regard.lens.ablation import Link, Progress, ablate_links, without_links
+from regard.lens.adapters import ModelAdapter, Reading, TranslatorAdapter
 from regard.lens.analysis import Analysis
-from regard.lens.capture import cut, watch
+from regard.lens.capture import watch
 from regard.lens.comparing import Comparison, compare
 from regard.lens.explaining import MOST, explained, explained_written
 from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores, read_questions, score_heads
 from regard.lens.link_steps import LinkSteps, link_steps
 from regard.lens.loading import adapter_of, opened
-from regard.lens.results import Embedded, Told, Without
+from regard.lens.reading import read
+from regard.lens.results import Embedded, WatchedTranslation, Without
 from regard.lens.summary import Summary, summarise
 from regard.lens.verification import CONTROL, CUT, why
 from regard.lens.why import Why
 from regard.models import POCKET
 from regard.text.words import Words
-from regard.translate.translator import evaluating
+from regard.translate.translator import Translator, evaluating
 from regard.vectors.similarity import Similarity, similar
 from regard.view import Measures, View
 
 FEW = 8
-"""Links that are cut for each of the other written words of a page."""
-SIDE_BY_SIDE = 64
-"""Texts that are read at once."""
+"""Links cut for each of the other written words of a page."""
+BATCH = 64
+"""Texts embedded at once."""
 
 
 class Lens:
-    """A model and its tokenizer, looked into.
+    """A model and its tokenizer, and what can be asked about a text.
 
     Args:
-        model: a `Translator`, a model of `regard.nn`, or a model or pipeline of transformers.
-        tokenizer: the one that belongs to it; a `Translator` or a pipeline has its own.
+        model: a `Translator`, a model of `regard.nn` or of transformers, or a pipeline of
+            transformers.
+        tokenizer: the model's tokenizer; a `Translator` and a pipeline have their own.
     """
 
     def __init__(self, model: object, tokenizer: object = None) -> None:
         self._adapter: ModelAdapter = adapter_of(model, tokenizer)
-        self.name = type(model).__name__
+        self.name = type(model if isinstance(model, Translator) else self.model).__name__
 
     @classmethod
     def open(cls, what: str | Path) -> Lens:
-        """The lens for a model by name: one that comes with regard, or a folder.
+        """The lens for a bundled model, by name, or for a model in a folder.
 
-        A folder is what `regard train` wrote, or a model of transformers as it is saved. Nothing is
-        fetched from the network, unless the name is written ``hub:org/name``.
+        A folder is what `regard train` wrote, or a saved model of transformers. Nothing is
+        downloaded, unless the name is written ``hub:org/name``.
         """
         lens = cls(*opened(what))
         lens.name = Path(what).name
@@ -66,12 +69,33 @@ class Lens:
     def model(self) -> torch.nn.Module:
         return self._adapter.model
 
+    @property
+    def translates(self) -> bool:
+        """Whether the model writes a translation."""
+        return self._adapter.translates
+
+    @property
+    def masked(self) -> bool:
+        """Whether a word sees only those before it, as in a language model."""
+        return self._adapter.writes and not self.translates
+
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """Context: the model in evaluation mode, without gradients and outside inference mode."""
+        with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
+            yield
+
     def words(self, text: str, *, tokens: bool = False) -> Words:
         """The words of a text as the model reads it, or its tokens."""
-        reading = self._read(text)
-        return reading.words.as_tokens() if tokens else reading.words
+        return self._read(text, tokens).words
 
-    @torch.no_grad()
+    def analyse(self, text: str, *, tokens: bool = False, target: str | None = None) -> Analysis:
+        """The analysis of a text: what several questions about it share, computed once.
+
+        `target`: a translation that the model is made to write, instead of its own.
+        """
+        return Analysis(self._adapter, self._read(text, tokens), target)
+
     def explain(
         self,
         text: str,
@@ -81,24 +105,22 @@ class Lens:
         most: int = MOST,
         progress: Progress = lambda done, of: None,
     ) -> Explanation:
-        """What a word of the text looks at, four ways, and what happens when it cannot.
+        """What a word of the text attends to, four ways, and what changes when it cannot.
 
         Args:
-            text: the text.
-            word: as it is written (``"it#2"`` is the second *it*), or its number; or a word that a
-                translator writes, which looks at the text by its cross-attention.
-            tokens: whether every subword is taken for a word of its own.
-            most: cut so many links of the word, at most: those that the other three ways rank
-                first.
-            progress: called with how many links have been cut, of how many; in a long text each
-                takes as long as it takes to read it.
+            text: what the model reads.
+            word: a word of the text (``"it#2"`` is the second *it*) or its number; or a word that a
+                translator writes, which is explained by its cross-attention.
+            tokens: whether every token counts as a word of its own.
+            most: cut at most so many links of the word: those that the other three methods rank
+                highest. In a long text each cut takes as long as reading it.
+            progress: called with the number of links cut so far, and of all.
         """
         analysis = self.analyse(text, tokens=tokens)
         words = analysis.reading.words
-        with evaluating(self.model):
+        with self._computing():
             if analysis.writes(word) and not words.has(word):
-                with torch.inference_mode(False):
-                    return explained_written(analysis, word)
+                return explained_written(analysis, word)
             return explained(analysis, words.find(word), most, progress=progress)
 
     def explain_all(
@@ -109,22 +131,14 @@ class Lens:
         most: int = MOST,
         progress: Callable[[int], object] = lambda done: None,
     ) -> Iterator[Explanation]:
-        """An explanation for each (text, word), as they are asked for.
+        """An explanation for each (text, word), lazily.
 
-        Texts are read one by one: the links that are cut in a single text, in one head at a time,
-        are hundreds, and fill the batches that the model reads.
+        Texts are read one by one: the cuts of a single text fill the batches already.
         """
         pairs = _pairs("explain_all: items", items, "(text, word)")
         for done, (text, word) in enumerate(pairs, 1):
             yield self.explain(text, word, tokens=tokens, most=most)
             progress(done)
-
-    def analyse(self, text: str, *, tokens: bool = False, target: str | None = None) -> Analysis:
-        """What the model makes of a text, computed once, for several questions about it.
-
-        `target`: a translation that the model is made to write, instead of its own.
-        """
-        return Analysis(self._adapter, self._read(text, tokens), target)
 
     def why(
         self,
@@ -150,16 +164,13 @@ class Lens:
                 elsewhere the most probable choice.
             instead: the alternative. If not given: what is written without the word of the text
                 that matters most, if that is another, else the runner-up.
-            most: cut so many of the strongest links; with 0, all links to each input word are cut,
-                but no single ones, which takes less than half the time.
-            control: cut so many others, at random, to judge the estimate.
+            most: the number of links to cut, strongest first; with 0, all links to each input word
+                are cut, but no single ones, which takes less than half the time.
+            control: the number of other links to cut, at random, to judge the estimate.
         """
-        most, control = (
-            whole(f"why: {name}", value, 0)
-            for name, value in (("most", most), ("control", control))
-        )
+        most, control = whole("why: most", most, 0), whole("why: control", control, 0)
         analysis = self._analysed(text)
-        with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
+        with self._computing():
             prediction = analysis.prediction(word, instead)
             return replace(why(prediction, most=most, control=control), model=self.name)
 
@@ -184,37 +195,39 @@ class Lens:
             head: the same.
             place: ``"cross"`` for a translator if not given; ``"encoder"`` or ``"decoder"``.
         """
-        with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
-            analysis = self.analyse(text)
-            inside = (
-                place is not None and analysis.adapter.kind == "translator" and place != "cross"
-            )
-            prediction = analysis.prediction(None if inside else query, None)
+        with self._computing():
+            inside = place not in (None, "cross") and self.translates
+            prediction = self.analyse(text).prediction(None if inside else query, None)
             return link_steps(prediction, key, query if inside else None, layer, head, place)
 
-    @torch.no_grad()
     def knockouts(self, text: str, *, tokens: bool = False) -> Float[Tensor, "names names"]:
-        """For every pair of words, how far the first moves if it cannot look at the second."""
+        """For each pair of words, how far the first one's vector moves if the link is cut."""
         analysis = self.analyse(text, tokens=tokens)
         words = analysis.reading.words
-        spelled = [tuple(words.tokens_of(i)) for i in range(len(words))]
-        links = [Link(looks, at) for looks in spelled for at in spelled]
-        with evaluating(self.model):
-            return knock(analysis, links).vector.reshape(len(words), len(words))
+        units = [tuple(words.tokens_of(i)) for i in range(len(words))]
+        with self._computing():
+            found = ablate_links(analysis, [Link(query, key) for query in units for key in units])
+        return found.vector.reshape(len(words), len(words))
 
-    def heads(self, word: str | int, at: str | int, text: str, *, tokens: bool = False) -> Heads:
-        """The heads, ranked by how much they look from one word at another.
+    def heads(self, text: str, word: str | int, at: str | int, *, tokens: bool = False) -> Heads:
+        """The heads, ranked by their attention from one word to another.
 
-        `word` is a word of the text, or one that a translator wrote: then the heads are those of
-        its cross-attention.
+        Args:
+            text: what the model reads.
+            word: the word that attends: of the text, or one that a translator wrote, by its
+                cross-attention.
+            at: the word attended to.
+            tokens: whether every token counts as a word of its own.
         """
+        if _is_text(at):
+            text, word, at = str(at), text, word
         analysis = self.analyse(text, tokens=tokens)
         words = analysis.reading.words
-        looked = words.find(at)
-        with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
-            if analysis.adapter.translates and not words.has(word):
-                return Heads.of_prediction(analysis.prediction(word, None), looked)
-            return Heads.of_explanation(explained(analysis, words.find(word), 1, (looked,)), looked)
+        key = words.find(at)
+        with self._computing():
+            if self.translates and not words.has(word):
+                return Heads.of_prediction(analysis.prediction(word, None), key)
+            return Heads.of_explanation(explained(analysis, words.find(word), 1, (key,)), key)
 
     def score_heads(
         self,
@@ -222,16 +235,16 @@ class Lens:
         *,
         progress: Callable[[int], object] = lambda done: None,
     ) -> HeadScores:
-        """How often each head looks from a word at what it refers to.
+        """How often each head attends from a word to what it refers to.
 
         Args:
             questions: (text, word, referent) each, as tuples, mappings (which may have *others*
                 that the word might refer to) or pairs of the built-in corpus; or a JSONL file of
-                such mappings. The built-in reference sentences of the test split, if not said.
+                such mappings. The built-in reference sentences of the test split if not given.
             progress: called with the number of questions that are done.
 
-        A head is right if, of all other words, it gives the referent the most; if the question
-        names others, or is of the built-in corpus, of these. The guess beside it (see
+        A head is right if it gives the referent the largest weight of all other words; if the
+        question names others, or is of the built-in corpus, of these. The baseline beside it (see
         `HeadScores.nearest`) takes the nearest noun.
         """
         if questions is None:
@@ -241,88 +254,56 @@ class Lens:
         elif isinstance(questions, str | Path):
             questions = read_questions(questions)
         asked = _several("score_heads: questions", questions)
-        with evaluating(self.model):
+        with self._computing():
             return score_heads(self._adapter, asked, self._read, progress)
 
     def embed(self, text: str, *, tokens: bool = False) -> Embedded:
         """The contextual vector of every word at every layer."""
         return self.embed_all([text], tokens=tokens)[0]
 
-    @torch.no_grad()
     def embed_all(self, texts: Iterable[str], *, tokens: bool = False) -> list[Embedded]:
-        """The same for many texts, many at a time."""
+        """The contextual vectors of many texts, in batches."""
         readings = [self._read(text, tokens) for text in _several("embed_all: texts", texts)]
         order = sorted(range(len(readings)), key=lambda i: len(readings[i].ids))
         found: dict[int, Embedded] = {}
-        with evaluating(self.model):
-            for start in range(0, len(order), SIDE_BY_SIDE):
-                part = order[start : start + SIDE_BY_SIDE]
+        with self._computing():
+            for start in range(0, len(order), BATCH):
+                part = order[start : start + BATCH]
                 layers = torch.stack(self._adapter.layers([readings[i] for i in part]), 1)
                 for i, vectors in zip(part, layers, strict=True):
                     words = readings[i].words
                     found[i] = Embedded(words, words.averaged(vectors[:, : len(words.tokens)]))
         return [found[i] for i in range(len(readings))]
 
-    @torch.no_grad()
-    def translate(self, text: str) -> Told:
-        """The translation of a text, with all that was looked at on the way."""
+    def translate(self, text: str) -> WatchedTranslation:
+        """The translation of a text, with the attention that produced it."""
         analysis = self.analyse(text)
-        reading = analysis.reading
-        if self.translates and not speaks(self._adapter, reading):
+        if not self.translates:
             raise OptionError(
-                f"translate: the text has {len(reading.ids):,} tokens, but the model learned from "
-                f"at most {self._adapter.longest:,}; give it a sentence at a time"
+                f"translate: {type(self.model).__name__} does not translate; it takes a "
+                "Transformer of regard, or a model of transformers with an encoder and a decoder"
             )
-        with evaluating(self.model):
-            said = analysis.written if self.translates else None
+        analysis.check_length("translate")
+        adapter, reading = cast(TranslatorAdapter, self._adapter), analysis.reading
+        with self._computing():
+            written = analysis.written or []
             with watch(self.model) as seen:
-                target = self._adapter.teacher_force(reading, said or [])
-        return Told(reading.words, target, seen)
+                adapter.teacher_force([reading], [written])
+            return WatchedTranslation(reading.words, adapter.target_words(written), seen)
 
-    @torch.no_grad()
     def without(
         self, text: str, links: Sequence[tuple[str | int, str | int]], *, tokens: bool = False
     ) -> Without:
-        """What changes when all of these links, (word that looks, word looked at), are cut."""
+        """What changes when all of these links, (word attending, word attended to), are cut."""
         analysis = self.analyse(text, tokens=tokens)
-        reading, words = analysis.reading, analysis.reading.words
+        words = analysis.reading.words
         named = _pairs("without: links", links, "(word that looks, word looked at)")
-        pairs = [(words.find(looks), words.find(at)) for looks, at in named]
-        cuts = [(words.tokens_of(looks), words.tokens_of(at)) for looks, at in pairs]
-        with evaluating(self.model):
-            whole = analysis.vectors[-1]
-            with cut(self.model, cuts):
-                changed = self._adapter.layers([reading])[-1]
-            before = after = ""
-            if analysis.written is not None:
-                links_cut = [Link(tuple(looks), tuple(at)) for looks, at in cuts]
-                instead = say_without_all(analysis, links_cut, changed)
-                said = analysis.written
-                before, after = self._adapter.detokenize(said), self._adapter.detokenize(instead)
-        apart, lengths = (
-            torch.linalg.vector_norm(words.averaged(one[0]), dim=-1)
-            for one in (changed - whole, whole)
-        )
-        shares = apart / lengths
-        moved = {looks: float(shares[looks]) for looks, _ in pairs}
-        note = ", ".join(f"{words.names[i]} moves by {share:.0%}" for i, share in moved.items())
-        return Without(before, after, moved, note)
-
-    @property
-    def translates(self) -> bool:
-        """Whether the model says something in another language."""
-        return self._adapter.translates
-
-    @property
-    def masked(self) -> bool:
-        """Whether a word sees only those before it, as in a language model."""
-        return self._adapter.writes and not self.translates
-
-    def _analysed(self, text: str | Analysis) -> Analysis:
-        return text if isinstance(text, Analysis) else self.analyse(text)
+        pairs = [(words.find(query), words.find(key)) for query, key in named]
+        with self._computing():
+            return without_links(analysis, pairs)
 
     def measures(self, text: str | Analysis, word: str | int | None = None) -> Measures:
-        """What each input word is worth for a written word, by every quick method.
+        """The score of each input word for a written word, by every quick method.
 
         Args:
             text: what the model reads, or the analysis of it.
@@ -331,7 +312,7 @@ class Lens:
         from regard.lens.viewing import measures_of
 
         analysis = self._analysed(text)
-        with torch.inference_mode(False), torch.no_grad(), evaluating(self.model):
+        with self._computing():
             return measures_of(analysis.prediction(word, None))
 
     def view(
@@ -354,8 +335,8 @@ class Lens:
                 the text, the last if not given.
             instead: the alternative, see `why`.
             every: whether every written word can be selected, not this one alone.
-            layers: whether the attention of all layers and all measures are there, too.
-            links: whether the strongest links of all layers are cut, too, one at a time.
+            layers: whether the attention of all layers and all measures are included.
+            links: whether the strongest links of all layers are cut as well, one at a time.
         """
         from regard.lens.viewing import layers_of
 
@@ -370,31 +351,32 @@ class Lens:
         found = [one.figure_data() for one in whys]
         if not layers:
             return View(findings=found)
-        with evaluating(self.model):
+        with self._computing():
             texts, read = layers_of(analysis)
         asked = first.position if first.position is not None else word
         return View(texts, read, findings=found, measures=[self.measures(analysis, asked)])
 
-    @torch.no_grad()
     def compare(
-        self, word: str, one: str, other: str, *, among: Sequence[str] | None = None
+        self, one: str, other: str, word: str, *, among: Sequence[str] | None = None
     ) -> Comparison:
         """One word in two texts: where its vectors part, and what pulled them apart.
 
         Args:
-            word: the word, which both texts have.
             one: a text.
             other: another.
-            among: texts in whose words the nearest neighbours are looked for; sentences of the
-                built-in corpus, if not said.
+            word: the word, which both texts have.
+            among: texts in whose words the nearest neighbours are searched; sentences of the
+                built-in corpus if not given.
         """
-        with evaluating(self.model):
-            return compare(self, self._adapter, word, one, other, among)
+        if _is_text(word):
+            one, other, word = other, word, one
+        with self._computing():
+            return compare(self, self._adapter, word, (one, other), among)
 
     def similar(self, one: str, other: str, *, layer: int = -1) -> Similarity:
-        """How alike two texts are by the mean of their contextual vectors, and by which words.
+        """How similar two texts are by the mean of their contextual vectors, and by which words.
 
-        `layer`: of which the vectors are; 0 is before the first block, -1 the last.
+        `layer`: whose vectors are compared; 0 is before the first block, -1 the last.
         """
         sides = []
         for embedded in self.embed_all([one, other]):
@@ -403,49 +385,24 @@ class Lens:
             sides.append((names, embedded._of_layer("similar", layer)[own]))
         return similar(sides[0], sides[1])
 
-    @torch.no_grad()
     def summary(self, text: str, *, tokens: bool = False) -> Summary:
-        """A text as a whole: which heads are sharp and which broad, and what is looked at most."""
+        """The heads' entropies for a text, and the words that receive most attention."""
         reading = self._read(text, tokens)
-        with evaluating(self.model), watch(self.model) as seen:
-            self._adapter.layers([reading])
-        return summarise(reading.words, seen)
+        with self._computing():
+            with watch(self.model) as seen:
+                self._adapter.layers([reading])
+            return summarise(reading.words, seen)
+
+    def _analysed(self, text: str | Analysis) -> Analysis:
+        return text if isinstance(text, Analysis) else self.analyse(text)
 
     def _read(self, text: str, tokens: bool = False) -> Reading:
-        if not isinstance(text, str):
-            raise OptionError(f"lens: text is {type(text).__name__}, expected a string")
-        if not text.strip():
-            raise OptionError("lens: the text is empty; give it at least a word")
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise OptionError(
-                f"lens: character {error.start} of the text, {text[error.start]!r}, is half a "
-                "surrogate pair, which is not Unicode text"
-            ) from None
-        reading = self._adapter.read(text)
-        if all(reading.words.special):
-            raise OptionError(
-                f"lens: the tokenizer leaves nothing of the text {text[:40]!r}; give it a word"
-            )
-        self._fits(reading)
-        return Reading(reading.ids, reading.words.as_tokens()) if tokens else reading
+        return read(self._adapter, text, tokens)
 
-    def _fits(self, reading: Reading) -> None:
-        """An error if the model cannot read so much, or not what its tokenizer writes."""
-        limit, known = self._adapter.limit, self._adapter.vocabulary
-        if limit is not None and len(reading.ids) > limit:
-            raise OptionError(
-                f"lens: the text has {len(reading.ids):,} tokens, but the model can read only "
-                f"{limit:,}; give it a shorter one"
-            )
-        highest = max(reading.ids)
-        if known is not None and highest >= known:
-            token = reading.words.tokens[reading.ids.index(highest)]
-            raise OptionError(
-                f"lens: token {token!r} has number {highest:,}, but the model has only {known:,} "
-                "tokens; give it the tokenizer that it was trained with"
-            )
+
+def _is_text(argument: object) -> bool:
+    """Whether an argument is a text, not a word: the order before 0.1.0 had the word first."""
+    return isinstance(argument, str) and len(argument.split()) > 1
 
 
 def _several(what: str, items: object) -> Iterable[Any]:

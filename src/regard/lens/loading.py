@@ -17,7 +17,7 @@ from torch import nn
 from regard.errors import FileError, OptionError
 from regard.lens.adapters.adapter import ModelAdapter
 from regard.lens.adapters.regard_models import RegardStack, RegardTranslator
-from regard.lens.adapters.transformers_models import TransformersModel
+from regard.lens.adapters.transformers_models import transformers_adapter
 from regard.nn import Classifier, LanguageModel, Transformer
 from regard.text import Tokenizer
 from regard.translate.model_files import SHAPE, bundled, is_run
@@ -101,7 +101,7 @@ def adapter_of(model: object, tokenizer: object) -> ModelAdapter:
             f"Lens: {type(model).__name__} is neither a model of regard nor of transformers, so it "
             "is not known how to give it a text; regard.watch and regard.cut take any model"
         )
-    return TransformersModel(model, tokenizer)
+    return transformers_adapter(model, tokenizer)
 
 
 def _transformers(name: str, *, local: bool) -> tuple[Any, Any]:

@@ -40,8 +40,8 @@ class Embedded:
 
 
 @dataclass(frozen=True, eq=False)
-class Told:
-    """A translation, and all that was looked at on the way to it."""
+class WatchedTranslation:
+    """A translation, and the attention that produced it."""
 
     source: Words
     target: Words

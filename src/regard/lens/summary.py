@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.lens._numbers import whole
 from regard.lens.capture import Seen
+from regard.lens.plain_data import rounded
 from regard.text.words import Words
 
 
@@ -46,8 +47,8 @@ class Summary:
             "words": list(self.words.names),
             "special": [not real for real in self.words.is_word],
             "layers": list(self.layers),
-            "entropy": [[round(float(x), 4) for x in row] for row in self.entropy],
-            "received": [round(float(x), 4) for x in self.received],
+            "entropy": rounded(self.entropy),
+            "received": rounded(self.received),
         }
 
     def __str__(self) -> str:

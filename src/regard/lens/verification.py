@@ -7,19 +7,18 @@ cut, one each, together with a random sample of the others as a control.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.link_effects import grouped, link_effects
 from regard.lens.capture import Cut
+from regard.lens.estimation import LEAST, Candidate, StepLinks, estimate_links
 from regard.lens.link_steps import link_steps, row_steps
 from regard.lens.measures import agreement
-from regard.lens.predictions.prediction import Axis, Prediction, Site
+from regard.lens.predictions import Prediction
 from regard.lens.why import Flip, LinkEffect, Why, WordEffect
 
 CUT, CONTROL = 32, 16
@@ -28,69 +27,16 @@ SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Numbers of links that are cut together to find those that change the choice."""
 WORDS = 64
 """Input words whose links are really cut; of a longer text, those with the largest estimates."""
-LEAST = 0.02
-"""Control links have at least this weight; cutting less would measure rounding."""
 ALTERNATIVES = 4
 """Choices whose probabilities are reported for every cut."""
 NUMBERS = 2**18
 """Numbers of keys and values that are kept for the six steps."""
-ELEMENTS = 2**24
-"""Scores that are held at once."""
-KEPT = 1024
-"""Links of one module that are kept as candidates, strongest first, and at random."""
-
-
-@dataclass(frozen=True)
-class _Candidate:
-    """A link between units, by positions."""
-
-    site: Site
-    head: int
-    query: int
-    key: int
-    attention: float
-    effect: float
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The links of all modules with the largest effects, and some of the others at random."""
-
-    sites: list[Site]
-    shapes: list[torch.Size]
-    """Of the effects of each module, ``(h, queries, keys)``."""
-    module: Tensor
-    """The number of the module of each link."""
-    index: Tensor
-    """The place of each link among the effects of its module."""
-    attention: Tensor
-    effects: Tensor
-    estimated: int
-    """All links that have any weight."""
-
-    def chosen(
-        self, most: int, control: int, seed: int
-    ) -> tuple[list[_Candidate], list[_Candidate]]:
-        """The strongest links, and a random sample of the others that have some weight."""
-        order = self.effects.abs().argsort(descending=True, stable=True)
-        rest = order[most:]
-        others: list[int] = rest[self.attention[rest] >= LEAST].tolist()
-        sample = random.Random(seed).sample(others, min(control, len(others)))
-        return [self._at(i) for i in order[:most].tolist()], [self._at(i) for i in sample]
-
-    def _at(self, i: int) -> _Candidate:
-        module, at = int(self.module[i]), int(self.index[i])
-        _, n, m = self.shapes[module]
-        where = (at // (n * m), at // m % n, at % m)
-        return _Candidate(
-            self.sites[module], *where, float(self.attention[i]), float(self.effects[i])
-        )
 
 
 def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Why:
     """Everything that `Lens.why` reports about a prediction."""
     prediction.every_place = most + control > 0
-    found, step = _estimate(prediction)
+    found, step = estimate_links(prediction)
     strongest, sample = found.chosen(most, control, seed)
     tried = [*strongest, *sample]
     measured = _measure(prediction, tried)
@@ -165,121 +111,13 @@ def without_words(
     return units, prediction.cut_logits([prediction.word_cuts[i] for i in units])
 
 
-def step_links(prediction: Prediction) -> tuple[list[Site], Tensor, Tensor]:
-    """The modules of the step's place, and for each link of its rows the weight and the effect.
-
-    ``(layers, heads, input units)`` each.
-    """
-    _, step = _estimate(prediction)
-    return step.sites, step.attention, step.effects
-
-
-def head_norms(prediction: Prediction, site: Site) -> Float[Tensor, "heads units"]:
-    """Weight × length of the value of each link from the step's rows to an input unit."""
-    _, keys = prediction.axes(site.place)
-    look = prediction.seen.calls(site.module)[-1]
-    norms = look.contributions(queries=list(prediction.queries))[0].mean(1)
-    return grouped(norms, keys.groups(norms.shape[-1]), len(keys))
-
-
-@dataclass(frozen=True)
-class _Step:
-    """The rows of the step itself: what they attend to, head by head."""
-
-    sites: list[Site]
-    attention: Tensor
-    """``(layers, heads, input units)``."""
-    effects: Tensor
-
-
-def _estimate(prediction: Prediction) -> tuple[_Found, _Step]:
-    """Candidates for links that matter, and all links of the step's own rows."""
-    asked = [
-        site
-        for site in prediction.sites
-        if prediction.every_place or site.place == prediction.place
-    ]
-    shapes, parts, total = [], [], 0
-    sites, attention, effects = [], [], []
-    for number, site in enumerate(asked):
-        queries, keys = prediction.axes(site.place)
-        weights, estimated = _units(prediction, site, queries, keys)
-        shapes.append(estimated.shape)
-        visible = weights.flatten() > 0
-        total += int(visible.sum())
-        index = _foremost(estimated.flatten(), visible)
-        parts.append(
-            (
-                torch.full_like(index, number),
-                index,
-                weights.flatten()[index],
-                estimated.flatten()[index],
-            )
-        )
-        if site.place == prediction.place:
-            rows = [queries.at(position) for position in prediction.queries]
-            sites.append(site)
-            attention.append(weights[:, rows].amax(1))
-            effects.append(estimated[:, rows].sum(1))
-    module, index, weight, effect = (torch.cat(one).cpu() for one in zip(*parts, strict=True))
-    found = _Found(asked, shapes, module, index, weight, effect, total)
-    return found, _Step(sites, torch.stack(attention), torch.stack(effects))
-
-
-def step_effects(prediction: Prediction) -> Float[Tensor, "layers heads units"]:
-    """The estimated effect of cutting each link from the step's own rows to an input unit."""
-    queries, keys = prediction.axes(prediction.place)
-    rows = [queries.at(position) for position in prediction.queries]
-    sites = [site for site in prediction.sites if site.place == prediction.place]
-    found = [_units(prediction, site, queries, keys)[1][:, rows].sum(1) for site in sites]
-    return torch.stack(found)
-
-
-def _units(prediction: Prediction, site: Site, queries: Axis, keys: Axis) -> tuple[Tensor, Tensor]:
-    """The weight and the estimated effect of each link between units, ``(h, queries, keys)``.
-
-    Several tokens of a word that attends have the mean weight and the sum of the effects. A module
-    that runs several times, as in ALBERT, is cut in all its calls, so their effects are added.
-    """
-    weights: Tensor | None = None
-    effects: Tensor | None = None
-    for look in prediction.seen.calls(site.module):
-        b, h, q, _ = look.output.shape
-        k = look.sizes[3]
-        to, of = keys.groups(k), queries.groups(q)
-        parts = []
-        step = h if b * h * q * k <= ELEMENTS else max(1, ELEMENTS // (b * q * k))
-        for first in range(0, h, step):
-            heads = slice(first, first + step)
-            scores, gradient = look.scores(heads=heads), look.gradient_of_weights(heads=heads)
-            parts.append(link_effects(scores, gradient, to, len(keys)))
-        rows, moved = (torch.cat(one, 1) for one in zip(*parts, strict=True))
-        rows = grouped(rows[0].mT, of, len(queries)).mT
-        moved = prediction.effects(grouped(moved.mT, of, len(queries)).mT)
-        counts = torch.tensor([len(positions) for positions in queries.positions]).to(rows)
-        rows = rows / counts[:, None]
-        weights = rows if weights is None else torch.maximum(weights, rows)
-        effects = moved if effects is None else effects + moved
-    assert weights is not None
-    assert effects is not None
-    return weights, effects
-
-
-def _foremost(effects: Tensor, visible: Tensor) -> Tensor:
-    """Which links of a module have the largest effects, and some of the others."""
-    order = effects.abs().argsort(descending=True)
-    order = order[visible[order]]
-    rest = order[KEPT:]
-    return torch.cat([order[:KEPT], rest[:: max(1, len(rest) // KEPT)]])
-
-
-def _cut(prediction: Prediction, one: _Candidate) -> Cut:
+def _cut(prediction: Prediction, one: Candidate) -> Cut:
     queries, keys = prediction.axes(one.site.place)
     where = (queries.positions[one.query], keys.positions[one.key])
     return Cut(*where, layer=one.site.module, heads=one.head, kind=one.site.kind)
 
 
-def _measure(prediction: Prediction, links: Sequence[_Candidate]) -> list[float]:
+def _measure(prediction: Prediction, links: Sequence[Candidate]) -> list[float]:
     """The change of the metric when each link is really cut."""
     if not links:
         return []
@@ -288,7 +126,7 @@ def _measure(prediction: Prediction, links: Sequence[_Candidate]) -> list[float]
     return found
 
 
-def _link(prediction: Prediction, one: _Candidate, measured: float | None) -> LinkEffect:
+def _link(prediction: Prediction, one: Candidate, measured: float | None) -> LinkEffect:
     queries, keys = prediction.axes(one.site.place)
     return LinkEffect(
         place=one.site.place,
@@ -330,7 +168,7 @@ def _prominent(words: Sequence[WordEffect]) -> list[int]:
 
 def _words(
     prediction: Prediction,
-    step: _Step,
+    step: StepLinks,
     units: Sequence[int],
     logits: Tensor,
     alternatives: Sequence[int],
@@ -368,7 +206,7 @@ def _words(
 
 
 def _flip(
-    prediction: Prediction, links: Sequence[_Candidate], measured: Sequence[float]
+    prediction: Prediction, links: Sequence[Candidate], measured: Sequence[float]
 ) -> tuple[Flip, int] | None:
     """The smallest set of links found whose joint cut changes the choice, and the choice then.
 

@@ -11,11 +11,12 @@ import torch
 from regard.errors import OptionError, RegardError
 from regard.lens.analysis import Analysis
 from regard.lens.capture import Seen
+from regard.lens.estimation import step_links
 from regard.lens.explanation import METHODS, Explanation
 from regard.lens.measures import agreement
 from regard.lens.methods import find_methods, score
 from regard.lens.predictions import Prediction
-from regard.lens.verification import step_links, without_words
+from regard.lens.verification import without_words
 from regard.text.words import Words
 from regard.view import Compared, Explained, Layer, Measures, Method, Side, Text, View
 
@@ -120,7 +121,7 @@ def explained(explanation: Explanation) -> Explained:
     if explanation.writes is not None and explanation.target is not None:
         text, read = TARGET, explanation.target
     if not read.is_word[explanation.word]:
-        raise OptionError(f"view: {explanation.looker!r} is a special token, not a word")
+        raise OptionError(f"view: {explanation.query!r} is a special token, not a word")
     methods = [
         Method(
             name,

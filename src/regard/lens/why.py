@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.errors import OptionError
 from regard.lens.capture import Cut
 from regard.lens.link_steps import LinkSteps, RowSteps
+from regard.lens.plain_data import frame, rounded
 from regard.view import View
 
 if TYPE_CHECKING:
     import pandas
 
-DIGITS = 4
 PLACES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 CLEAR = 0.02
 """A loss of probability from which on a word is said to matter."""
@@ -237,26 +234,15 @@ class Why:
 
     def to_data(self) -> dict[str, Any]:
         """Everything as plain lists and numbers."""
-        data = {
-            name: value
-            for name, value in vars(self).items()
-            if name
-            not in ("links", "control", "words", "flip", "attention", "effects", "steps", "row")
-        }
-        found: dict[str, Any] = _rounded(
-            {
-                **data,
-                "choices": [{"word": word, "probability": p} for word, p in self.choices],
-                "alternatives": [{"word": word, "probability": p} for word, p in self.alternatives],
-                "links": [asdict(one) for one in self.links],
-                "control": [asdict(one) for one in self.control],
-                "words": [asdict(one) for one in self.words],
-                "flip": None if self.flip is None else asdict(self.flip),
-                "heads": {"attention": self.attention, "effect": self.effects},
-                "steps": self.steps.to_data(),
-                "conclusion": self.conclusion,
-            }
-        )
+        data = {**vars(self), "steps": self.steps.to_data(), "conclusion": self.conclusion}
+        data["heads"] = {"attention": data.pop("attention"), "effect": data.pop("effects")}
+        data["flip"] = None if self.flip is None else asdict(self.flip)
+        del data["row"]
+        for name in ("links", "control", "words"):
+            data[name] = [asdict(one) for one in data[name]]
+        for name in ("choices", "alternatives"):
+            data[name] = [{"word": word, "probability": p} for word, p in data[name]]
+        found: dict[str, Any] = rounded(data)
         return found
 
     def to_json(self) -> str:
@@ -273,24 +259,15 @@ class Why:
 
     def figure_data(self) -> dict[str, Any]:
         """What a figure is drawn from: everything, and the numbers of the six steps."""
-        return {**self.to_data(), "row": _rounded(vars(self.row))}
+        return {**self.to_data(), "row": rounded(vars(self.row))}
 
     def _repr_html_(self) -> str:
         return self.view()._repr_html_()
 
     def to_frame(self) -> pandas.DataFrame:
         """One row for each link that was cut, the control included. Needs pandas."""
-        try:
-            import pandas
-        except ImportError:
-            raise OptionError(
-                "to_frame: pandas is not installed; pip install pandas, or use to_data()"
-            ) from None
-        rows = [
-            {**asdict(one), "control": i >= len(self.links)}
-            for i, one in enumerate((*self.links, *self.control))
-        ]
-        return pandas.DataFrame(rows)
+        links = [(one, False) for one in self.links] + [(one, True) for one in self.control]
+        return frame([{**asdict(one), "control": control} for one, control in links])
 
     def __repr__(self) -> str:
         against = f" instead of {self.instead!r}" if self.choices else ""
@@ -332,21 +309,3 @@ def percent(share: float) -> str:
     ('92 %', '0.4 %')
     """
     return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1f} %"
-
-
-def _rounded(value: Any) -> Any:
-    """Plain data with rounded numbers; None for what is not a number."""
-    if isinstance(value, Tensor):  # at once: Python's round takes most of the time of a figure
-        whole = bool(value.isfinite().all())
-        return (
-            np.round(value.double().cpu().numpy(), DIGITS).tolist()
-            if whole
-            else _rounded(value.tolist())
-        )
-    if isinstance(value, float):
-        return round(value, DIGITS) if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(one) for one in value]
-    return value

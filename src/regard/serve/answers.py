@@ -186,7 +186,7 @@ class Answers:
 
     def _comparison(self, asked: Asked) -> Callable[[], Comparison]:
         word, one, other = asked.spelled(), asked.text("one"), asked.text("other")
-        return lambda: self._lens.compare(word, one, other)
+        return lambda: self._lens.compare(one, other, word)
 
 
 _CELL = ("layer", "head")

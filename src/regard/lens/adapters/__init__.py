@@ -6,7 +6,7 @@ from regard.lens.adapters.adapter import (
     Reading,
     StackAdapter,
     TranslatorAdapter,
-    speaks,
+    writes_for,
 )
 
-__all__ = ["LastStep", "ModelAdapter", "Reading", "StackAdapter", "TranslatorAdapter", "speaks"]
+__all__ = ["LastStep", "ModelAdapter", "Reading", "StackAdapter", "TranslatorAdapter", "writes_for"]

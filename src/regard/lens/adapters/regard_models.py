@@ -1,4 +1,4 @@
-"""How regard's own models are asked."""
+"""Adapters of regard's own models."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from regard.lens.adapters.adapter import (
     BEAM,
     LastStep,
     Reading,
-    no_translator,
-    of_these,
+    StackAdapter,
+    TranslatorAdapter,
     or_named,
 )
 from regard.lens.adapters.past import Past
 from regard.lens.capture import Seen
-from regard.nn import Classifier, LanguageModel
+from regard.nn import Classifier, LanguageModel, Transformer
 from regard.text import Tokenizer, padded
 from regard.text.words import Words
 from regard.translate.alignment import written_spans
@@ -27,22 +27,35 @@ from regard.translate.strategies import Beam
 from regard.translate.translator import Translator
 
 
-class RegardTranslator:
+class RegardTranslator(TranslatorAdapter):
     """A translator of regard."""
 
-    translates = writes = True
-    kind = "translator"
+    model: Transformer
+    start, end = Tokenizer.start, Tokenizer.end
 
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
         self.model, self.tokenizer = translator.model, translator.tokenizer
-        self.longest: int | None = translator.longest + 1  # and the end
+        self.longest = translator.longest + 1  # and the end
         config = translator.model.config
         self.limit = config.max_length if config.position == "learned" else None
-        self.vocabulary = len(self.table())
         self.embeddings = (self.model.source, self.model.target)
-        self.start, self.end = Tokenizer.start, Tokenizer.end
-        self.end_name = self.tokenizer.tokens([self.end])[0]
+
+    @property
+    def end_name(self) -> str:
+        return self.tokenizer.tokens([self.end])[0]
+
+    @property
+    def vocabulary(self) -> int:
+        return len(self.table())
+
+    def read(self, text: str) -> Reading:
+        return _read(self.tokenizer, text, end=True)
+
+    def layers(self, readings: Sequence[Reading], past: Past | None = None) -> list[Tensor]:
+        source, lengths = padded([one.ids for one in readings])
+        x = self.model.source(source.to(self.model.output.device))
+        return _normalised([x, *self.model.encoder.layers(x, mask=padding(lengths))])
 
     def encode(self, reading: Reading, rows: int = 1) -> Tensor:
         ids = torch.tensor([reading.ids], device=self.model.output.device)
@@ -72,16 +85,16 @@ class RegardTranslator:
 
         return logits
 
-    def encode_target(self, text: str) -> list[int]:
-        return self.tokenizer.encode(text)
+    def generate(self, reading: Reading, last: Tensor) -> list[list[int]]:
+        sources, cut_loops = [reading.ids[:-1]] * len(last), self.translator.cut_loops
+        found = search(self.model, sources, Beam(BEAM), memory=last, cut_loops=cut_loops)
+        return [list(one[0].tokens) for one in found]
 
     def translate_all(self, readings: Sequence[Reading]) -> list[list[int]]:
         found = search(self.model, [one.ids[:-1] for one in readings], Beam(BEAM))
         return [list(one[0].tokens) for one in found]
 
-    def teacher_force_all(
-        self, readings: Sequence[Reading], written: Sequence[Sequence[int]]
-    ) -> None:
+    def teacher_force(self, readings: Sequence[Reading], written: Sequence[Sequence[int]]) -> None:
         device = self.model.output.device
         source, lengths = padded([one.ids for one in readings])
         target, _ = padded([[self.start, *one] for one in written])
@@ -90,8 +103,14 @@ class RegardTranslator:
     def is_encoder(self, module: str) -> bool:
         return module.startswith("encoder.")
 
-    def longest_output(self, memory: Tensor) -> int:
-        return longest(memory.shape[1])
+    def longest_output(self, length: int) -> int:
+        return longest(length)
+
+    def encode_target(self, text: str) -> list[int]:
+        return self.tokenizer.encode(text)
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        return self.tokenizer.decode(tokens)
 
     def spell_choice(self, token: int) -> str:
         return or_named(self.tokenizer.decode([token]), self.tokenizer.tokens([token]))
@@ -102,62 +121,28 @@ class RegardTranslator:
         names = tuple(self.tokenizer.tokens([self.start, *tokens]))
         return Words(text, names, spans, (True, *[False] * len(tokens)))
 
-    def read(self, text: str) -> Reading:
-        return _read(self.tokenizer, text, end=True)
-
-    def past(self, reading: Reading) -> None:
-        return None
-
-    def layers(self, readings: Sequence[Reading], past: Past | None = None) -> list[Tensor]:
-        source, lengths = padded([one.ids for one in readings])
-        x = self.model.source(source.to(self.model.output.device))
-        return _ended([x, *self.model.encoder.layers(x, mask=padding(lengths))])
-
-    def generate(self, reading: Reading, last: Tensor) -> list[list[int]]:
-        found = search(
-            self.model,
-            [reading.ids[:-1]] * len(last),
-            Beam(BEAM),
-            memory=last,
-            cut_loops=self.translator.cut_loops,
-        )
-        return [list(one[0].tokens) for one in found]
-
-    def detokenize(self, said: Sequence[int]) -> str:
-        return self.tokenizer.decode(said)
-
-    def log_probability(self, last: Tensor, said: Sequence[int]) -> Tensor:
-        target = torch.tensor([[Tokenizer.start, *said]], device=last.device)
-        hidden = self.model.decode(target.expand(len(last), -1), last)
-        return of_these(self.model.logits(hidden), [*said, Tokenizer.end])
-
     def table(self) -> Tensor:
         return self.model.source.table.detach()
 
-    def teacher_force(self, reading: Reading, said: Sequence[int]) -> Words:
-        device = self.model.output.device
-        target = [Tokenizer.start, *said]
-        self.model(
-            torch.tensor([reading.ids], device=device), torch.tensor([target], device=device)
-        )
-        return self.target_words(said)
 
-
-class RegardStack:
+class RegardStack(StackAdapter):
     """A classifier or a language model of regard."""
 
-    translates = False
-    longest = None
+    model: Classifier | LanguageModel
     mask_token, mask_id = "", -1
+    special_ids = {Tokenizer.pad, Tokenizer.start, Tokenizer.end}  # noqa: RUF012
 
     def __init__(self, model: Classifier | LanguageModel, tokenizer: Tokenizer) -> None:
         self.model, self.tokenizer = model, tokenizer
+        self._embedding = model.source if isinstance(model, Classifier) else model.target
         self.writes = isinstance(model, LanguageModel)
-        self.limit = model.config.max_length if model.config.position == "learned" else None
-        self.vocabulary = len(self.table())
         self.kind = "causal" if self.writes else "classifier"
-        self.embeddings = [model.source if isinstance(model, Classifier) else model.target]
-        self.special_ids = {Tokenizer.pad, Tokenizer.start, Tokenizer.end}
+        self.limit = model.config.max_length if model.config.position == "learned" else None
+        self.embeddings = [self._embedding]
+
+    @property
+    def vocabulary(self) -> int:
+        return len(self.table())
 
     @property
     def device(self) -> torch.device:
@@ -165,15 +150,33 @@ class RegardStack:
 
     @property
     def labels(self) -> list[str]:
-        """The classes of a classifier, by their numbers."""
         if not isinstance(self.model, Classifier):
             return []
         return [str(i) for i in range(self.model.output.out_features)]
 
+    def read(self, text: str) -> Reading:
+        return _read(self.tokenizer, text, start=self.writes)
+
+    def layers(self, readings: Sequence[Reading], past: Past | None = None) -> list[Tensor]:
+        ids, lengths = padded([one.ids for one in readings])
+        x = self._embedding(ids.to(self.device))
+        if isinstance(self.model, Classifier):
+            return _normalised([x, *self.model.encoder.layers(x, mask=padding(lengths))])
+        found = [x]
+        for block in self.model.decoder.blocks:
+            found.append(block(found[-1], mask=causal))
+        return [*found[:-1], self.model.decoder.norm(found[-1])]
+
     def predict(self, ids: Tensor, position: int | None = None, past: Past | None = None) -> Tensor:
-        """The logits of the classes, or of the token after a position."""
         found: Tensor = self.model(ids)
         return found if position is None else found[:, position]
+
+    def next_logits(self, last: Tensor) -> Tensor:
+        assert isinstance(self.model, LanguageModel)
+        return nn.functional.linear(last[:, -1], self.model.output, self.model.output_bias)
+
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        return or_named(self.tokenizer.decode(tokens), self.tokenizer.tokens(tokens))
 
     def spell_choice(self, token: int) -> str:
         return self.detokenize([token])
@@ -181,55 +184,19 @@ class RegardStack:
     def token_names(self, ids: Sequence[int]) -> list[str]:
         return self.tokenizer.tokens(ids)
 
-    def read(self, text: str) -> Reading:
-        return _read(self.tokenizer, text, start=self.writes)
-
-    def past(self, reading: Reading) -> None:
-        return None
-
-    def layers(self, readings: Sequence[Reading], past: Past | None = None) -> list[Tensor]:
-        ids, lengths = padded([one.ids for one in readings])
-        ids = ids.to(self.table().device)
-        if isinstance(self.model, Classifier):
-            x = self.model.source(ids)
-            return _ended([x, *self.model.encoder.layers(x, mask=padding(lengths))])
-        x = self.model.target(ids)
-        found = [x]
-        for block in self.model.decoder.blocks:
-            found.append(block(found[-1], mask=causal))
-        return [*found[:-1], self.model.decoder.norm(found[-1])]
-
-    def generate(self, reading: Reading, last: Tensor) -> list[list[int]]:
-        return [[int(i)] for i in self._logits(last).argmax(-1)]
-
-    def detokenize(self, said: Sequence[int]) -> str:
-        return or_named(self.tokenizer.decode(said), self.tokenizer.tokens(said))
-
-    def log_probability(self, last: Tensor, said: Sequence[int]) -> Tensor:
-        return of_these(self._logits(last).unsqueeze(1), said)
-
     def table(self) -> Tensor:
-        of = self.model.source if isinstance(self.model, Classifier) else self.model.target
-        return of.table.detach()
-
-    def teacher_force(self, reading: Reading, said: Sequence[int]) -> Words:
-        raise no_translator(self.model)
-
-    def _logits(self, last: Tensor) -> Tensor:
-        assert isinstance(self.model, LanguageModel)
-        return nn.functional.linear(last[:, -1], self.model.output, self.model.output_bias)
+        return self._embedding.table.detach()
 
 
 def _read(tokenizer: Tokenizer, text: str, *, start: bool = False, end: bool = False) -> Reading:
-    ids, spans = tokenizer.encode(text), tokenizer.spans(text)
     before, after = [Tokenizer.start] * start, [Tokenizer.end] * end
-    ids = [*before, *ids, *after]
-    spans = [*[(0, 0)] * len(before), *spans, *[(len(text), len(text))] * len(after)]
-    special = [True] * len(before) + [False] * (len(ids) - start - end) + [True] * len(after)
-    names = tuple(tokenizer.tokens(ids))
-    return Reading(ids, Words(text, names, tuple(spans), tuple(special)))
+    own = tokenizer.encode(text)
+    ids = [*before, *own, *after]
+    spans = (*[(0, 0)] * start, *tokenizer.spans(text), *[(len(text), len(text))] * end)
+    special = (*[True] * start, *[False] * len(own), *[True] * end)
+    return Reading(ids, Words(text, tuple(tokenizer.tokens(ids)), spans, special))
 
 
-def _ended(layers: list[Tensor]) -> list[Tensor]:
-    """The last block's vectors are those after the final norm, as the decoder gets them."""
+def _normalised(layers: list[Tensor]) -> list[Tensor]:
+    """The layers' vectors, the last of them after the final norm, as the decoder gets them."""
     return [*layers[:-2], layers[-1]]

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.attention.record import Look
 from regard.errors import OptionError
+from regard.lens.plain_data import frame
 
 if TYPE_CHECKING:
     import pandas
@@ -62,15 +63,11 @@ class Links(Sequence[Link]):
 
     def to_frame(self) -> pandas.DataFrame:
         """One row for each link. Needs pandas."""
-        try:
-            import pandas
-        except ImportError:
-            raise OptionError("to_frame: pandas is not installed; pip install pandas") from None
         names = [field.name for field in fields(Link)]
-        return pandas.DataFrame([asdict(link) for link in self._links], columns=names)
+        return frame([asdict(link) for link in self._links], names)
 
     def __repr__(self) -> str:
-        head = ("module", "kind", "layer", "head", "row", "query", "key", "attention", "effect")
+        head = tuple(field.name for field in fields(Link))
         rows = [head, *(_cells(link) for link in self._links)]
         widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
         return "\n".join(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -87,70 +88,25 @@ class Projection:
         return reduce(and_, masks) if masks else None
 
 
-def from_fast_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    embed_dim: int,
-    num_head: int,
-    qkv_weight: Tensor,
-    qkv_bias: Tensor,
-    proj_weight: Tensor,
-    proj_bias: Tensor,
-    mask: Tensor | None = None,
-    need_weights: bool = True,
-    average_attn_weights: bool = True,
-    mask_type: int | None = None,
-) -> Projection:
-    """A call of `torch._native_multi_head_attention`: its arguments."""
-    return _fast(query, num_head, qkv_weight, qkv_bias, mask, mask_type)
+def projection_of(arguments: dict[str, Any]) -> Projection:
+    """A call on the fast path, from the arguments of its operator by name.
 
-
-def from_fast_layer(
-    src: Tensor,
-    embed_dim: int,
-    num_heads: int,
-    qkv_weight: Tensor,
-    qkv_bias: Tensor,
-    proj_weight: Tensor,
-    proj_bias: Tensor,
-    use_gelu: bool,
-    norm_first: bool,
-    eps: float,
-    norm_weight_1: Tensor,
-    norm_bias_1: Tensor,
-    norm_weight_2: Tensor,
-    norm_bias_2: Tensor,
-    ffn_weight_1: Tensor,
-    ffn_bias_1: Tensor,
-    ffn_weight_2: Tensor,
-    ffn_bias_2: Tensor,
-    mask: Tensor | None = None,
-    mask_type: int | None = None,
-) -> Projection:
-    """A call of `torch._transformer_encoder_layer_fwd`: its arguments."""
-    projection = _fast(src, num_heads, qkv_weight, qkv_bias, mask, mask_type)
-    if not norm_first:
-        return projection
-    norm = {"norm_weight": norm_weight_1, "norm_bias": norm_bias_1}
-    return replace(projection, tensors=projection.tensors | norm, epsilon=eps)
-
-
-def _fast(
-    query: Tensor,
-    heads: int,
-    weight: Tensor,
-    bias: Tensor,
-    mask: Tensor | None,
-    mask_type: int | None,
-) -> Projection:
-    """A call on the fast path, where a mask of type 1 is ``(b, k)``."""
-    tensors = {"x": query, "weight": weight, "bias": bias}
-    if mask is not None and mask_type == 1:
+    `torch._native_multi_head_attention` or `torch._transformer_encoder_layer_fwd`; a mask of type 1
+    is ``(b, k)``.
+    """
+    x = arguments["src" if "src" in arguments else "query"]
+    heads = arguments["num_heads" if "num_heads" in arguments else "num_head"]
+    tensors = {"x": x, "weight": arguments["qkv_weight"], "bias": arguments["qkv_bias"]}
+    mask, epsilon = arguments["mask"], None
+    if mask is not None and arguments["mask_type"] == 1:
         tensors["key_padding_mask"] = mask
     elif mask is not None:
         tensors["attn_mask"] = mask[(None,) * (4 - mask.dim())]
-    return Projection(tensors, heads, autocast=_autocast(query))
+    if arguments.get("norm_first"):
+        epsilon = arguments["eps"]
+        tensors |= {f"norm_{one}": arguments[f"norm_{one}_1"] for one in ("weight", "bias")}
+    autocast = torch.get_autocast_dtype(x.device.type) if autocasts(x.device) else None
+    return Projection(tensors, heads, epsilon, autocast)
 
 
 def _slim(x: Tensor) -> Tensor:
@@ -159,10 +115,6 @@ def _slim(x: Tensor) -> Tensor:
         if x.shape[axis] > 1 and x.stride(axis) == 0:
             x = x.narrow(axis, 0, 1)
     return x
-
-
-def _autocast(x: Tensor) -> torch.dtype | None:
-    return torch.get_autocast_dtype(x.device.type) if autocasts(x.device) else None
 
 
 def _lengths(nested: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ from regard.lens.judgement.items import Item
 from regard.lens.lens import Lens
 from regard.lens.measures import agreement
 from regard.lens.methods import Method
+from regard.lens.plain_data import rounded
 from regard.lens.predictions import Prediction, TranslationPrediction
 from regard.text.words import Words
 from regard.translate.translator import evaluating
@@ -115,7 +116,7 @@ def _judged(
         ranks = [ranked.index(i) + 1 for i in evidence if i in ranked]
         steps = range(len(order) + 1)
         found[name] = {
-            "scores": _rounded(own),
+            "scores": rounded(own, DIGITS),
             "cuts": agreement(own, cuts),
             "hidden": agreement(own, hidden),
             "deletion": _shares(prediction, [after[frozenset(order[:k])] for k in steps]),
@@ -151,8 +152,5 @@ def _shares(prediction: Prediction, metrics: Sequence[float]) -> list[float]:
     """p(token) / (p(token) + p(instead)); the metric itself where nothing is written."""
     values = torch.tensor(metrics, dtype=torch.float64)
     shares: Tensor = torch.sigmoid(values) if prediction.probes == 1 else values
-    return _rounded(shares.tolist())
-
-
-def _rounded(values: Iterable[float]) -> list[float]:
-    return [round(one, DIGITS) for one in values]
+    found: list[float] = rounded(shares.tolist(), DIGITS)
+    return found

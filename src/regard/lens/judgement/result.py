@@ -13,6 +13,7 @@ import numpy as np
 from regard.errors import OptionError
 from regard.lens.judgement.evaluation import RANDOM
 from regard.lens.methods import METHODS
+from regard.lens.plain_data import rounded
 from regard.view.chart import lines
 from regard.view.picture import Picture
 
@@ -20,7 +21,6 @@ SAMPLES = 2000
 """Bootstrap samples."""
 GRID = 21
 """Points of the mean curves."""
-DIGITS = 4
 MEASURES = ("cuts", "hidden", "deletion", "insertion", "evidence")
 
 
@@ -133,7 +133,7 @@ class Judgement:
 
     def to_data(self) -> dict[str, Any]:
         """Everything as plain lists and numbers."""
-        found: dict[str, Any] = _rounded(asdict(self))
+        found: dict[str, Any] = rounded(asdict(self))
         return found
 
     def to_json(self) -> str:
@@ -194,13 +194,3 @@ def _curves(
     half = GRID // 2 + 1
     grid = np.linspace(0, 1, GRID)[:half].tolist()
     return {one.name: (grid, list(curve(one)[:half])) for one in methods}
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return round(value, DIGITS)
-    if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(one) for one in value]
-    return value

@@ -5,9 +5,9 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.lens.estimation import step_links
 from regard.lens.methods.method import Method
 from regard.lens.predictions import Prediction
-from regard.lens.verification import step_effects
 
 
 def score(prediction: Prediction) -> Float[Tensor, " units"]:
@@ -15,7 +15,7 @@ def score(prediction: Prediction) -> Float[Tensor, " units"]:
 
     Links are estimated one by one, each with the others in place.
     """
-    return -step_effects(prediction).sum((0, 1))
+    return -step_links(prediction).effects.sum((0, 1))
 
 
 METHOD = Method("effects", "regard, first-order effects of renormalised cuts", score)

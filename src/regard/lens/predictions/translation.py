@@ -265,7 +265,7 @@ class TranslationPrediction(Prediction):
             return []
         memory = self._memory_without(cuts)
         begun, size = self.prefix[1:], len(self.prefix) - 1
-        limit = self.adapter.longest_output(memory)
+        limit = self.adapter.longest_output(memory.shape[1])
         limit = limit if most is None else min(limit, size + most)
         rows = rewrite(
             self.adapter,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.attention import attend
@@ -17,7 +17,7 @@ from regard.lens.capture.adapters.functional import Args, Named
 from regard.lens.capture.forbidden import Forbidden, without
 from regard.lens.capture.inputs import Prepared
 from regard.lens.capture.modules import running
-from regard.lens.capture.projection import Projection, from_fast_attention, from_fast_layer
+from regard.lens.capture.projection import Projection, projection_of
 from regard.lens.capture.session import Operator, Session
 
 _aten = torch.ops.aten
@@ -39,42 +39,44 @@ class FastPath:
 
     def attention(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
         """`nn.MultiheadAttention`."""
-        inputs = from_fast_attention(*args, **kwargs)
-        place = session.place(None, inputs.tensors["x"], None, kind="self")
-        if place is None:
-            return func(*args, **kwargs)
-        session.needs_gradient(place)
-        forbidden = session.forbidden(place, inputs) if session.cuts else None
-        if forbidden is None:
-            session.announce(place, inputs, None)
-            return func(*args, **kwargs)
-        call, output = _attended(session, inputs, forbidden)
-        session.announce(place, Prepared(call), output)
         given = _named(func, args, kwargs)
+        inputs = projection_of(given)
+        found = _without_forbidden(session, inputs, None)
+        if found is None:
+            return func(*args, **kwargs)
+        call, output = found
         weights = _weights(call) if given["need_weights"] else None
         if weights is not None and given["average_attn_weights"]:
             weights = weights.mean(1)
-        projected = F.linear(
-            output.transpose(1, 2).flatten(2), given["proj_weight"], given["proj_bias"]
-        )
-        return _like(projected, inputs), weights
+        return _like(_projected(output, given), inputs), weights
 
     def layer(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
         """`nn.TransformerEncoderLayer`."""
-        inputs = from_fast_layer(*args, **kwargs)
+        given = _named(func, args, kwargs)
+        inputs = projection_of(given)
         module = next((run.module for run in running()), None)
         owner = getattr(module, "self_attn", None)  # the name that it has off the fast path
-        place = session.place(None, inputs.tensors["x"], None, kind="self", owner=owner)
-        if place is None:
+        found = _without_forbidden(session, inputs, owner)
+        if found is None:
             return func(*args, **kwargs)
-        session.needs_gradient(place)
-        forbidden = session.forbidden(place, inputs) if session.cuts else None
-        if forbidden is None:
-            session.announce(place, inputs, None)
-            return func(*args, **kwargs)
-        call, output = _attended(session, inputs, forbidden)
-        session.announce(place, Prepared(call), output)
-        return _like(_rest_of_layer(output, inputs, _named(func, args, kwargs)), inputs)
+        return _like(_rest_of_layer(found[1], inputs, given), inputs)
+
+
+def _without_forbidden(
+    session: Session, inputs: Projection, owner: nn.Module | None
+) -> tuple[Call, Tensor] | None:
+    """Announce a call; if links of it are cut, the call without them and its output."""
+    place = session.place(None, inputs.tensors["x"], None, kind="self", owner=owner)
+    if place is None:
+        return None
+    session.needs_gradient(place)
+    forbidden = session.forbidden(place, inputs) if session.cuts else None
+    if forbidden is None:
+        session.announce(place, inputs, None)
+        return None
+    call, output = _attended(session, inputs, forbidden)
+    session.announce(place, Prepared(call), output)
+    return call, output
 
 
 def _attended(session: Session, inputs: Projection, forbidden: Forbidden) -> tuple[Call, Tensor]:
@@ -93,12 +95,17 @@ def _rest_of_layer(output: Tensor, inputs: Projection, given: Named) -> Tensor:
     ]
     first, eps = given["norm_first"], given["eps"]
     x, act = inputs.padded(), F.gelu if given["use_gelu"] else F.relu
-    x = x + F.linear(output.transpose(1, 2).flatten(2), given["proj_weight"], given["proj_bias"])
+    x = x + _projected(output, given)
     x = x if first else F.layer_norm(x, *norms[0], eps)
     y = F.layer_norm(x, *norms[1], eps) if first else x
     y = act(F.linear(y, given["ffn_weight_1"], given["ffn_bias_1"]))
     x = x + F.linear(y, given["ffn_weight_2"], given["ffn_bias_2"])
     return x if first else F.layer_norm(x, *norms[1], eps)
+
+
+def _projected(output: Tensor, given: Named) -> Tensor:
+    """The heads' output ``(b, h, q, e)``, mixed."""
+    return F.linear(output.transpose(1, 2).flatten(2), given["proj_weight"], given["proj_bias"])
 
 
 def _like(x: Tensor, inputs: Projection) -> Tensor:

@@ -1,0 +1,167 @@
+"""The estimated effect of cutting each link, from one forward and one backward pass.
+
+The formula is in `regard.attention.link_effects`. Here tokens become words, and of all links those
+are kept that are worth cutting.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention.link_effects import grouped, link_effects
+from regard.attention.record import Look
+from regard.lens.predictions import Axis, Prediction, Site
+
+LEAST = 0.02
+"""Control links have at least this weight; cutting less would measure rounding."""
+ELEMENTS = 2**24
+"""Scores that are held at once."""
+KEPT = 1024
+"""Links of one module kept as candidates, strongest first, and about as many of the others."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A link from a unit to a unit in one head, by number, and its estimated effect."""
+
+    site: Site
+    head: int
+    query: int
+    key: int
+    attention: float
+    effect: float
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The links of all modules with the largest effects, and some of the others."""
+
+    sites: list[Site]
+    shapes: list[torch.Size]
+    """Of the effects of each module, ``(h, queries, keys)``."""
+    module: Tensor
+    """The number of each link's module."""
+    index: Tensor
+    """The place of each link among the effects of its module."""
+    attention: Tensor
+    effects: Tensor
+    estimated: int
+    """The number of all links that have any weight."""
+
+    def chosen(self, most: int, control: int, seed: int) -> tuple[list[Candidate], list[Candidate]]:
+        """The strongest links, and a random sample of the others that have some weight."""
+        order = self.effects.abs().argsort(descending=True, stable=True)
+        rest = order[most:]
+        others: list[int] = rest[self.attention[rest] >= LEAST].tolist()
+        sample = random.Random(seed).sample(others, min(control, len(others)))
+        return [self._at(i) for i in order[:most].tolist()], [self._at(i) for i in sample]
+
+    def _at(self, i: int) -> Candidate:
+        module, at = int(self.module[i]), int(self.index[i])
+        _, n, m = self.shapes[module]
+        where = (at // (n * m), at // m % n, at % m)
+        return Candidate(
+            self.sites[module], *where, float(self.attention[i]), float(self.effects[i])
+        )
+
+
+class StepLinks(NamedTuple):
+    """The links from the rows of a prediction to its input units, ``(layers, heads, units)``."""
+
+    sites: list[Site]
+    attention: Tensor
+    effects: Tensor
+
+
+def step_links(prediction: Prediction) -> StepLinks:
+    """The weight and the estimated effect of each link from the step's rows to an input unit."""
+    own = [site for site in prediction.sites if site.place == prediction.place]
+    return _step_links(prediction, own, [_units(prediction, site) for site in own])
+
+
+def estimate_links(prediction: Prediction) -> tuple[Candidates, StepLinks]:
+    """The links worth cutting, of all modules, and all links of the step's own rows."""
+    asked = prediction.sites
+    if not prediction.every_place:
+        asked = [site for site in asked if site.place == prediction.place]
+    shapes, parts, total = [], [], 0
+    own, found = [], []
+    for number, site in enumerate(asked):
+        weights, effects = _units(prediction, site)
+        shapes.append(effects.shape)
+        visible = weights.flatten() > 0
+        total += int(visible.sum())
+        index = _strongest(effects.flatten(), visible)
+        module = torch.full_like(index, number)
+        parts.append((module, index, weights.flatten()[index], effects.flatten()[index]))
+        if site.place == prediction.place:
+            own.append(site)
+            found.append((weights, effects))
+    module, index, weight, effect = (torch.cat(one).cpu() for one in zip(*parts, strict=True))
+    every = Candidates(asked, shapes, module, index, weight, effect, total)
+    return every, _step_links(prediction, own, found)
+
+
+def _step_links(
+    prediction: Prediction, sites: list[Site], found: list[tuple[Tensor, Tensor]]
+) -> StepLinks:
+    queries, _ = prediction.axes(prediction.place)
+    rows = [queries.at(position) for position in prediction.queries]
+    attention = torch.stack([weights[:, rows].amax(1) for weights, _ in found])
+    return StepLinks(sites, attention, torch.stack([one[:, rows].sum(1) for _, one in found]))
+
+
+def head_norms(prediction: Prediction, site: Site) -> Float[Tensor, "heads units"]:
+    """Weight × length of the value of each link from the step's rows to an input unit."""
+    _, keys = prediction.axes(site.place)
+    look = prediction.seen.calls(site.module)[-1]
+    norms = look.contributions(queries=list(prediction.queries))[0].mean(1)
+    return grouped(norms, keys.groups(norms.shape[-1]), len(keys))
+
+
+def _units(prediction: Prediction, site: Site) -> tuple[Tensor, Tensor]:
+    """The weight and the estimated effect of each link between units, ``(h, queries, keys)``.
+
+    Several tokens of a word that attends have the mean weight and the sum of the effects. A module
+    that runs several times, as in ALBERT, is cut in all its calls, so their effects are added.
+    """
+    queries, keys = prediction.axes(site.place)
+    found = [
+        _of_call(prediction, look, queries, keys) for look in prediction.seen.calls(site.module)
+    ]
+    weights, effects = found[0]
+    for more, added in found[1:]:
+        weights, effects = torch.maximum(weights, more), effects + added
+    return weights, effects
+
+
+def _of_call(
+    prediction: Prediction, look: Look, queries: Axis, keys: Axis
+) -> tuple[Tensor, Tensor]:
+    """The same for one call of a module."""
+    b, h, q, k = look.sizes
+    to, of = keys.groups(k), queries.groups(q)
+    parts = []
+    step = h if b * h * q * k <= ELEMENTS else max(1, ELEMENTS // (b * q * k))
+    for first in range(0, h, step):
+        heads = slice(first, first + step)
+        scores, gradient = look.scores(heads=heads), look.gradient_of_weights(heads=heads)
+        parts.append(link_effects(scores, gradient, to, len(keys)))
+    weights, effects = (torch.cat(one, 1) for one in zip(*parts, strict=True))
+    weights = grouped(weights[0].mT, of, len(queries)).mT
+    counts = torch.tensor([len(positions) for positions in queries.positions]).to(weights)
+    return weights / counts[:, None], prediction.effects(grouped(effects.mT, of, len(queries)).mT)
+
+
+def _strongest(effects: Tensor, visible: Tensor) -> Tensor:
+    """The places of the largest effects of a module, and of some of the others."""
+    order = effects.abs().argsort(descending=True)
+    order = order[visible[order]]
+    rest = order[KEPT:]
+    return torch.cat([order[:KEPT], rest[:: max(1, len(rest) // KEPT)]])
