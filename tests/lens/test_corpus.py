@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from regard.cli.volume import answer_all
 from regard.errors import FileError, OptionError
 from regard.lens import Lens
 from regard.lens.corpus import JOB, Job, run, start
@@ -65,6 +66,18 @@ def test_why_gives_words_and_links(tmp_path: Path) -> None:
     assert found["chosen"][0] in found["written"][0]
     assert len(found["links"][0]) == 4
     assert {"word", "looked", "matters"} == found["words"][0][0].keys()
+
+
+def test_a_complete_job_says_so(
+    lines: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = job("embed", lines, tmp_path / "out", rows=7)
+    for said in ("20 rows answered into", "is complete already (20 rows)"):
+        answer_all(one, 1, None)
+        assert said in capsys.readouterr().err
+    (tmp_path / "out" / "part-000001.parquet").unlink()
+    answer_all(one, 1, None)
+    assert f"7 rows answered into {one.out}, where 13 were already" in capsys.readouterr().err
 
 
 def test_lines_that_are_no_json_are_told_and_the_rest_is_answered(tmp_path: Path) -> None:

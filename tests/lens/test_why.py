@@ -86,6 +86,13 @@ def test_words_alone_are_cut_without_their_links(lens: Lens, tired: Why) -> None
     torch.testing.assert_close(found.effects, tired.effects, atol=1e-3, rtol=0)
 
 
+def test_without_texts_nothing_is_said_of_them(lens: Lens, tired: Why) -> None:
+    found = lens.why(TIRED, "es", instead="sie", most=2, control=1, texts=False)
+    assert found.flip is None
+    assert found.conclusion == tired.conclusion.partition(" These links decide")[0]
+    assert [one.writes for one in found.words] == [one.writes for one in tired.words]
+
+
 def test_a_cut_of_the_last_row_is_that_of_the_whole_model(lens: Lens) -> None:
     with torch.no_grad():
         prediction = lens.analyse(TIRED).prediction("es", None)

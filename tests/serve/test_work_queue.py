@@ -18,6 +18,7 @@ from torch.nn.modules import module
 from regard.lens import Lens
 from regard.lens.capture.session import current
 from regard.serve import Limits
+from regard.serve.answers import Answers
 from regard.serve.recent import Recent
 from regard.serve.refusals import RefusedError
 from regard.serve.shared_work import SharedWork
@@ -266,3 +267,41 @@ def test_the_same_question_is_answered_once_and_dropped_when_all_have_left() -> 
 
     asyncio.run(main())
     assert asked == ["a", "a"]
+
+
+def test_questions_that_join_are_prepared_together_and_answered_one_by_one() -> None:
+    go, together = threading.Event(), list[list[int]]()
+
+    def answer(question: int) -> int:
+        go.wait(20)
+        if question == 3:
+            raise KeyError("three")
+        return -question
+
+    async def main() -> list[int | BaseException]:
+        works = WorkQueue(answer, Limits(), 1, lambda question: question < 9, together.append)
+        many = [asyncio.ensure_future(works.done(i, never)) for i in (0, 1, 2, 3, 9, 4, 5)]
+        await asyncio.sleep(0)
+        many[2].cancel()
+        await asyncio.sleep(0)
+        go.set()
+        found = await asyncio.gather(*many, return_exceptions=True)
+        works.close()
+        return found
+
+    found = asyncio.run(main())
+    assert found[:2] + found[4:] == [0, -1, -9, -4, -5]
+    assert isinstance(found[2], asyncio.CancelledError)
+    assert isinstance(found[3], KeyError)
+    assert together == [[1, 3], [4, 5]]
+
+
+def test_what_cannot_be_prepared_is_answered_all_the_same(lens: Lens) -> None:
+    texts = [TEXT, "", "it was tired", "it " * 600, TEXT]
+    answers = Answers(lens, Limits())
+    answers.translate_ahead(texts)
+    assert len(answers._analyses) == 2
+    for text in texts[:3:2]:
+        ahead = answers._analyses.get(text)
+        assert ahead is not None
+        assert ahead.written == lens.analyse(text).written

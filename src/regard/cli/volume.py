@@ -8,13 +8,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from regard.errors import counted
-from regard.lens.corpus import Job, run, start
+from regard.lens.corpus import Job, finished, run, start
 from regard.translate.threads import available_cores
 
 
 def answer_all(job: Job, workers: int | None, ray: str | None) -> None:
     """Run a job, with a progress bar on a terminal and a summary at the end."""
-    chunks = start(job)
+    chunks, before = start(job), finished(job)
+    if not chunks:
+        print(f"regard: {job.out} is complete already ({counted(before, 'row')})", file=sys.stderr)
+        return
     total, rows, failed = sum(chunk.rows for chunk in chunks), 0, 0
     console = Console(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -25,6 +28,8 @@ def answer_all(job: Job, workers: int | None, ray: str | None) -> None:
             rows, failed = rows + done, failed + wrong
             bar.advance(task, done)
     said = f"regard: {counted(rows, 'row')} answered into {job.out}"
+    if before:
+        said += f", where {before:,} were already"
     if failed:
         said += f", of which {failed:,} failed; their column error says why"
     print(said, file=sys.stderr)

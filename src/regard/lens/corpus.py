@@ -16,9 +16,10 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,13 @@ import torch
 
 from regard.errors import FileError, OptionError, RegardError, WordError
 from regard.files import why, write_text
+from regard.lens.analysis import Analysis
 from regard.lens.lens import Lens
 
 PARTS, LEAST, MOST = 200, 16, 2048
 """About so many parts a job has; rows of a chunk, at least and at most."""
+TOGETHER = 16
+"""Texts that are translated side by side."""
 JOB = "_job.json"
 Row = dict[str, Any]
 
@@ -44,8 +48,11 @@ def explain_row(lens: Lens, row: Row, most: int | None) -> Row:
 
 def why_row(lens: Lens, row: Row, most: int | None) -> Row:
     """The words and the strongest links that a written word depends on."""
-    options = {"control": 1} if most is None else {"most": most, "control": 1}
-    found = lens.why(row["text"], row.get("word"), instead=row.get("instead"), **options)
+    options: Any = {} if most is None else {"most": most}
+    text = row["analysis"] or row["text"]
+    found = lens.why(
+        text, row.get("word"), instead=row.get("instead"), control=1, texts=False, **options
+    )
     words = [{name: getattr(one, name) for name in WORDS} for one in found.words]
     links = [{name: getattr(one, name) for name in LINKS} for one in found.links]
     own = {name: getattr(found, name) for name in ("written", "instead", "metric", "probability")}
@@ -121,11 +128,25 @@ class Job:
         if not self._lens:
             torch.set_num_threads(1)
             self._lens.append(Lens.open(self.model))
-        answers = [self._answer(number, row) for number, row in _read(self.source, chunk)]
+        rows, answers = list(_read(self.source, chunk)), []
+        for first in range(0, len(rows), TOGETHER):
+            group = rows[first : first + TOGETHER]
+            ahead = self._translated([row for _, row in group]) if self.question == "why" else {}
+            answers += [self._answer(number, row, ahead) for number, row in group]
         _write(self.part(chunk), answers, {**COMMON, **QUESTIONS[self.question][1]})
         return len(answers), sum(one["error"] is not None for one in answers)
 
-    def _answer(self, number: int, row: Row | str) -> Row:
+    def _translated(self, rows: list[Row | str]) -> dict[str, Analysis]:
+        """The texts that can be read, with their translations."""
+        texts = [row.get("text", row.get("source")) for row in rows if isinstance(row, dict)]
+        found = {}
+        for text in (text for text in texts if isinstance(text, str)):
+            with suppress(OptionError):  # which the row will say
+                found[text] = self._lens[0].analyse(text)
+        self._lens[0].translate_all(list(found.values()))
+        return found
+
+    def _answer(self, number: int, row: Row | str, ahead: Mapping[str, Analysis]) -> Row:
         """One row of the output; what cannot be answered says why."""
         if isinstance(row, str):
             return {"row": number, "error": row}
@@ -140,7 +161,8 @@ class Job:
             if not isinstance(word, str | int) and (word is not None or "word" in needed):
                 raise OptionError(f"word is {type(word).__name__}, expected a string")
             own["word"] = None if word is None else str(word)
-            found = answer(self._lens[0], {**row, "text": text, "word": word}, self.most)
+            asked = {**row, "text": text, "word": word, "analysis": ahead.get(text)}
+            found = answer(self._lens[0], asked, self.most)
             return {**found, **own}
         except (OptionError, WordError) as error:
             return {**own, "error": str(error)}
@@ -174,6 +196,13 @@ def start(job: Job) -> list[Chunk]:
         text = json.dumps(asked, indent=1) + "\n"
         write_text(path, {".json": lambda: text}, job.question)
     return [chunk for chunk in chunks if not job.part(chunk).exists()]
+
+
+def finished(job: Job) -> int:
+    """The number of rows whose answers are written."""
+    parts = Path(job.out).glob("part-*.parquet")
+    read = _arrow(job.question).parquet.read_metadata
+    return sum(read(part).num_rows for part in parts)
 
 
 Done = tuple[int, int]

@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.errors import OptionError
 from regard.lens._numbers import whole
 from regard.lens.ablation import Link, Progress, ablate_links, without_links
-from regard.lens.adapters import ModelAdapter, Reading, TranslatorAdapter
+from regard.lens.adapters import ModelAdapter, Reading, TranslatorAdapter, writes_for
 from regard.lens.analysis import Analysis
 from regard.lens.capture import watch
 from regard.lens.comparing import Comparison, compare
@@ -140,6 +140,21 @@ class Lens:
             yield self.explain(text, word, tokens=tokens, most=most)
             progress(done)
 
+    def translate_all(self, analyses: Sequence[Analysis]) -> None:
+        """Translate several texts side by side, which takes a third of the time of one by one.
+
+        Does nothing where the model does not translate.
+        """
+        adapter = self._adapter
+        if not isinstance(adapter, TranslatorAdapter):
+            return
+        asked = [one for one in analyses if writes_for(adapter, one.reading)]
+        with self._computing():
+            for one, written in zip(
+                asked, adapter.translate_all([one.reading for one in asked]), strict=True
+            ):
+                one.written = written
+
     def why(
         self,
         text: str | Analysis,
@@ -148,6 +163,7 @@ class Lens:
         instead: str | None = None,
         most: int = CUT,
         control: int = CONTROL,
+        texts: bool = True,
     ) -> Why:
         """Why the model wrote a word: the links it depends on, and what it writes without them.
 
@@ -167,12 +183,16 @@ class Lens:
             most: the number of links to cut, strongest first; with 0, all links to each input word
                 are cut, but no single ones, which takes less than half the time.
             control: the number of other links to cut, at random, to judge the estimate.
+            texts: whether to find out what is written after each cut that changes the word, and
+                the smallest set of links that does; without, a translation takes half the time.
         """
         most, control = whole("why: most", most, 0), whole("why: control", control, 0)
         analysis = self._analysed(text)
         with self._computing():
             prediction = analysis.prediction(word, instead)
-            return replace(why(prediction, most=most, control=control), model=self.name)
+            return replace(
+                why(prediction, most=most, control=control, texts=texts), model=self.name
+            )
 
     def steps(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -31,19 +32,33 @@ def rewrite(
         cuts: the links that are cut, each in its row.
     """
     rows = [list(one) for one in begun]
-    while any(not _done(row, adapter.end, limit) for row in rows):
-        guesses = [[*row, *draft[len(row) :]] for row in rows]
-        size = max(map(len, guesses))
+    while left := [i for i, row in enumerate(rows) if not _done(row, adapter.end, limit)]:
+        guesses = [[*rows[i], *_rest(draft, rows[i])] for i in left]
+        size = max(len(draft), *map(len, guesses))  # as cuts name rows of the whole draft
         prefix = [[adapter.start, *one, *[adapter.end] * (size - len(one))] for one in guesses]
-        first = min(len(row) for row in rows if not _done(row, adapter.end, limit))
-        with cut(adapter.model, cuts):
-            logits = adapter.step_logits(memory, torch.tensor(prefix, device=memory.device), first)
-        for row, guess, chosen in zip(rows, guesses, logits.argmax(-1).tolist(), strict=True):
+        first = min(len(rows[i]) for i in left)
+        own = [replace(one, row=left.index(one.row)) for one in cuts if one.row in left]
+        with cut(adapter.model, own):
+            logits = adapter.step_logits(
+                memory[left], torch.tensor(prefix, device=memory.device), first
+            )
+        for i, guess, chosen in zip(left, guesses, logits.argmax(-1).tolist(), strict=True):
+            row = rows[i]
             while not _done(row, adapter.end, limit):
                 row.append(chosen[len(row) - first])
                 if row != guess[: len(row)]:
                     break
     return [row[:-1] if row and row[-1] == adapter.end else row for row in rows]
+
+
+def _rest(draft: Sequence[int], row: Sequence[int]) -> Sequence[int]:
+    """How the draft goes on behind the row: behind the nearest place where its last token stands.
+
+    >>> _rest([1, 2, 3, 4], [1, 7, 8, 3])
+    [4]
+    """
+    there = [i for i, token in enumerate(draft) if row and token == row[-1]]
+    return draft[min(there, key=lambda i: abs(i + 1 - len(row)), default=len(row) - 1) + 1 :]
 
 
 def _done(row: Sequence[int], end: int, limit: int) -> bool:

@@ -33,7 +33,9 @@ NUMBERS = 2**18
 """Numbers of keys and values that are kept for the six steps."""
 
 
-def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Why:
+def why(
+    prediction: Prediction, *, most: int, control: int, texts: bool = True, seed: int = 0
+) -> Why:
     """Everything that `Lens.why` reports about a prediction."""
     prediction.every_place = most + control > 0
     found, step = estimate_links(prediction)
@@ -43,12 +45,15 @@ def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Wh
     links = [_link(prediction, one, m) for one, m in zip(tried, measured, strict=True)]
     units, logits = without_words(prediction, step.attention, step.effects)
     alternatives = _alternatives(prediction, logits)
-    words, flip = _continued(
-        prediction,
-        _words(prediction, step, units, logits, list(alternatives)),
-        dict(zip(units, prediction.chosen(logits), strict=True)),
-        _flip(prediction, strongest, measured[: len(strongest)]),
-    )
+    words = _words(prediction, step, units, logits, list(alternatives))
+    flip: Flip | None = None
+    if texts:
+        words, flip = _continued(
+            prediction,
+            words,
+            dict(zip(units, prediction.chosen(logits), strict=True)),
+            _flip(prediction, strongest, measured[: len(strongest)]),
+        )
     before = prediction.baseline
     real = [i for i, one in enumerate(words) if not one.special] or range(len(words))
     looked = max(real, key=lambda i: words[i].looked)
@@ -78,6 +83,7 @@ def why(prediction: Prediction, *, most: int, control: int, seed: int = 0) -> Wh
         effects=step.effects,
         steps=link_steps(prediction, looked, None, *where, None),
         row=row_steps(prediction, _prominent(words), NUMBERS),
+        texts=texts,
         note=" ".join(filter(None, (prediction.note, _left_out(len(units), len(words))))),
     )
 

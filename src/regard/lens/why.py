@@ -142,6 +142,8 @@ class Why:
     """The name of the model."""
     note: str = ""
     """Anything about the question that a reader has to know."""
+    texts: bool = True
+    """Whether `flip`, and the texts of `words`, were looked for."""
 
     @property
     def looked_at(self) -> WordEffect:
@@ -220,7 +222,7 @@ class Why:
 
     def _flipping(self) -> str:
         if self.flip is None:
-            if not self.choices or not self.links:
+            if not self.choices or not self.links or not self.texts:
                 return ""
             return (
                 f"No set of the {len(self.links)} strongest links was found that changes the word."
@@ -237,7 +239,7 @@ class Why:
         data = {**vars(self), "steps": self.steps.to_data(), "conclusion": self.conclusion}
         data["heads"] = {"attention": data.pop("attention"), "effect": data.pop("effects")}
         data["flip"] = None if self.flip is None else asdict(self.flip)
-        del data["row"]
+        del data["row"], data["texts"]
         for name in ("links", "control", "words"):
             data[name] = [asdict(one) for one in data[name]]
         for name in ("choices", "alternatives"):

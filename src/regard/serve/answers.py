@@ -6,15 +6,16 @@ Words are numbered from 0, special tokens not counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
-from regard.errors import OptionError
+from regard.errors import OptionError, RegardError
 from regard.lens import Analysis, Comparison, Lens
 from regard.lens.viewing import compared_of, layers_of
 from regard.serve.body import Asked
 from regard.serve.limits import Limits
 from regard.serve.recent import Recent
-from regard.serve.refusals import too_large
+from regard.serve.refusals import RefusedError, too_large
 from regard.text.words import Words
 from regard.view import View, payload
 
@@ -47,6 +48,18 @@ class Answers:
             found = self._lens.analyse(text)
             self._analyses.keep(text, found)
         return found
+
+    def translate_ahead(self, texts: Iterable[str]) -> None:
+        """Translate several texts at once, for the questions about them to come."""
+        new = [text for text in dict.fromkeys(texts) if self._analyses.get(text) is None]
+        analyses = []
+        for text in new:
+            with suppress(RegardError, RefusedError):  # the question itself is refused
+                self.check([text])
+                analyses.append((text, self._lens.analyse(text)))
+        self._lens.translate_all([one for _, one in analyses])
+        for text, one in analyses:
+            self._analyses.keep(text, one)
 
     @property
     def translates(self) -> bool:

@@ -38,6 +38,10 @@ QUESTIONS = (
     *("cut", "heads", "compare", "page"),
 )
 """The routes below ``/api/``, each a method of `Answers`."""
+TRANSLATING = ("figure", "attention", "measures", "why")
+"""Those whose answer begins with the translation of the text."""
+SHORT = 200
+"""Characters of a text that is translated together with others."""
 Question = tuple[str, dict[str, Any]]
 """A route, and the fields that were sent to it."""
 
@@ -93,7 +97,7 @@ class _Service:
         self._log_texts = log_texts
         self._replies = Recent[Response](limits.kept, lambda reply: len(reply.body))
         self._under_way = SharedWork[Response]()
-        self.queue = WorkQueue(self._answered, limits, workers)
+        self.queue = WorkQueue(self._answered, limits, workers, _joins, self._prepare)
 
     def routes(self) -> list[Route]:
         served = {"model": self._name, "examples": self._answers.examples}
@@ -179,6 +183,10 @@ class _Service:
         except Exception as error:
             return self._failed(name, error)
 
+    def _prepare(self, questions: list[Question]) -> None:
+        """Translate the texts of several questions at once; runs in a worker."""
+        self._answers.translate_ahead(fields["text"] for _, fields in questions)
+
     def _failed(self, name: str, error: Exception) -> Response:
         """What is said, and written down, when the server itself fails."""
         # The message of an error may quote the text that led to it; where it happened does not.
@@ -186,6 +194,12 @@ class _Service:
         trace = "".join(traceback.format_tb(error.__traceback__))
         log.error("/api/%s failed, %s%s\n%s", name, type(error).__name__, told, trace)
         return replies.error(500, f"the server failed ({type(error).__name__}); its log says where")
+
+
+def _joins(question: Question) -> bool:
+    """Whether a question begins with the translation of a short text."""
+    name, fields = question
+    return name in TRANSLATING and len(fields["text"]) <= SHORT
 
 
 def _reply(found: Any) -> Response:

@@ -1,9 +1,10 @@
 """Where questions wait for their turn, beside the event loop: for one thread, or for processes.
 
 A worker answers one question at a time: a model at work uses the cores that torch was given, and
-what is captured while it runs belongs to one question. Work that takes too long, or that nobody
-waits for any more, is dropped: at once if its turn has not come, else when the model next calls one
-of its modules.
+what is captured while it runs belongs to one question. Questions that wait and have a part in
+common, such as sentences to translate, are handed to a worker together, which does that part for
+all of them at once. Work that takes too long, or that nobody waits for any more, is dropped: at
+once if its turn has not come, else when the model next calls one of its modules.
 """
 
 from __future__ import annotations
@@ -14,15 +15,19 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import (
     BrokenExecutor,
+    CancelledError,
     Executor,
     Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from multiprocessing.sharedctypes import RawArray
 from typing import Any, Generic, TypeVar
 
@@ -35,6 +40,8 @@ Q = TypeVar("Q")
 """A question, which can be pickled."""
 A = TypeVar("A")
 """An answer, which can be pickled."""
+TOGETHER = 8
+"""Questions that are handed to a worker at once, at most."""
 
 
 class StoppedError(Exception):
@@ -45,6 +52,20 @@ class GoneError(Exception):
     """The client has closed its connection."""
 
 
+@dataclass(eq=False)
+class _Item(Generic[Q, A]):
+    question: Q
+    slot: int
+    until: float
+    answer: asyncio.Future[A]
+
+
+Handed = list[tuple[Any, int, float]]
+"""Questions that a worker takes on together, each with its stop flag and time limit."""
+Outcome = tuple[Any, Exception | None]
+"""An answer, or why there is none."""
+
+
 class WorkQueue(Generic[Q, A]):
     """Answers questions within limits, while the event loop goes on.
 
@@ -53,55 +74,66 @@ class WorkQueue(Generic[Q, A]):
         limits: of time and of how many may wait.
         workers: processes that answer; 1 is a thread of this process. They are forked, so they
             share the memory of the model, which must run on one thread in each.
+        joins: whether a question may be handed to a worker together with others.
+        prepare: called by the worker with such questions, before it answers one after the other.
     """
 
-    def __init__(self, answer: Callable[[Q], A], limits: Limits, workers: int = 1) -> None:
-        self._answer, self._limits, self._workers = answer, limits, workers
+    def __init__(
+        self,
+        answer: Callable[[Q], A],
+        limits: Limits,
+        workers: int = 1,
+        joins: Callable[[Q], bool] = lambda question: False,
+        prepare: Callable[[list[Q]], object] = lambda questions: None,
+    ) -> None:
+        self._answer, self._prepare, self._joins = answer, prepare, joins
+        self._limits, self._workers = limits, workers
         self._stops = RawArray("b", limits.waiting + workers)
         self._free = list(range(len(self._stops)))
-        self._lock = threading.Lock()
+        self._queued: deque[_Item[Q, A]] = deque()
+        self._idle = workers
         self._pool = self._started()
 
     @property
     def waiting(self) -> int:
         """How many questions wait for their turn."""
-        return max(0, len(self._stops) - len(self._free) - self._workers)
+        return len(self._queued)
 
     async def done(self, question: Q, gone: Callable[[], Awaitable[object]]) -> A:
         """The answer to a question; `gone` returns when nobody waits for it any more."""
-        pool, slot = self._pool, self._take()
-        until = time.monotonic() + self._limits.seconds
-        try:
-            handed = self._submitted(pool, question, slot, until)
-        except BrokenExecutor:
-            self._release(slot)
-            raise self._restarted(pool) from None
-        handed.add_done_callback(lambda _: self._release(slot))
-        left, ready = asyncio.ensure_future(gone()), asyncio.wrap_future(handed)
-        either: set[asyncio.Future[Any]] = {ready, left}
+        slot, until = self._take(), time.monotonic() + self._limits.seconds
+        item: _Item[Q, A] = _Item(question, slot, until, asyncio.Future())
+        self._queued.append(item)
+        self._hand_out()
+        left = asyncio.ensure_future(gone())
+        either: set[asyncio.Future[Any]] = {item.answer, left}
         try:
             await asyncio.wait(
                 either, timeout=self._limits.seconds, return_when=asyncio.FIRST_COMPLETED
             )
-            if ready.done():
-                return ready.result()
+            if item.answer.done():
+                return item.answer.result()
             if left.done():
                 raise GoneError
             raise self._too_slow()
         except StoppedError:
             raise self._too_slow() from None
         except BrokenExecutor:
-            raise self._restarted(pool) from None
+            raise busy("a process of the server was killed; ask again") from None
         finally:
-            if not ready.done():
-                self._stops[slot] = 1
             left.cancel()
-            ready.cancel()
-            handed.cancel()
+            if not item.answer.done():
+                self._stops[slot] = 1
+                item.answer.cancel()
+            if item in self._queued:
+                self._queued.remove(item)
+                self._free.append(slot)
 
     def close(self) -> None:
         """Take no more work; what waits is dropped."""
         self._stops[:] = [1] * len(self._stops)
+        for item in self._queued:
+            item.answer.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _started(self) -> Executor:
@@ -111,36 +143,65 @@ class WorkQueue(Generic[Q, A]):
             self._workers,
             multiprocessing.get_context("fork"),
             initializer=_begin,
-            initargs=(self._answer, self._stops),
+            initargs=(self._answer, self._prepare, self._stops),
         )
         processes.submit(int).result()  # forks all of them, now
         return processes
 
-    def _restarted(self, broken: Executor) -> RefusedError:
-        """Fork other workers, if that has not happened yet; what to say meanwhile."""
-        if self._pool is broken:
-            self._pool = self._started()
-        return busy("a process of the server was killed; ask again")
+    def _hand_out(self) -> None:
+        """Give idle workers what waits."""
+        while self._idle and self._queued:
+            group, pool, loop = self._group(), self._pool, asyncio.get_running_loop()
+            ended = partial(self._ended, group, pool)
+            self._idle -= 1
+            try:
+                job = self._submitted(pool, [(one.question, one.slot, one.until) for one in group])
+            except BrokenExecutor as error:
+                job = Future()
+                job.set_exception(error)
+            job.add_done_callback(partial(_in_loop, loop, ended))
 
-    def _submitted(self, pool: Executor, question: Q, slot: int, until: float) -> Future[A]:
+    def _group(self) -> list[_Item[Q, A]]:
+        """The first that waits, and those behind it that may join: a fair share for each worker."""
+        share = min(TOGETHER, -(-len(self._queued) // self._workers))
+        group = [self._queued.popleft()]
+        while len(group) < share and all(
+            self._joins(one.question) for one in (group[0], self._queued[0])
+        ):
+            group.append(self._queued.popleft())
+        return group
+
+    def _submitted(self, pool: Executor, handed: Handed) -> Future[list[Outcome]]:
         if self._workers > 1:
-            return pool.submit(_in_process, question, slot, until)
-        return pool.submit(stoppable, self._answer, question, lambda: self._stops[slot] > 0, until)
+            return pool.submit(_in_process, handed)
+        return pool.submit(_outcomes, self._answer, self._prepare, self._stops, handed)
+
+    def _ended(self, group: list[_Item[Q, A]], pool: Executor, job: Future[list[Outcome]]) -> None:
+        """A worker is done: pass on what it found, and give it more."""
+        self._idle += 1
+        self._free += [item.slot for item in group]
+        failed = CancelledError() if job.cancelled() else job.exception()
+        if isinstance(failed, BrokenExecutor) and self._pool is pool:
+            self._pool = self._started()
+        found = [(None, failed)] * len(group) if failed is not None else job.result()
+        for item, (answer, error) in zip(group, found, strict=True):
+            if item.answer.done():
+                continue
+            if error is None:
+                item.answer.set_result(answer)
+            else:
+                item.answer.set_exception(error)
+        self._hand_out()
 
     def _take(self) -> int:
-        with self._lock:
-            if not self._free:
-                raise busy(
-                    f"{self._limits.waiting} requests are waiting already, and no more may; "
-                    "try again in a moment"
-                )
-            slot = self._free.pop()
+        if not self._free:
+            raise busy(
+                f"{self._limits.waiting} requests are waiting already, and no more may; "
+                "try again in a moment"
+            )
+        slot = self._free.pop()
         self._stops[slot] = 0
         return slot
-
-    def _release(self, slot: int) -> None:
-        with self._lock:
-            self._free.append(slot)
 
     def _too_slow(self) -> RefusedError:
         return busy(
@@ -149,18 +210,25 @@ class WorkQueue(Generic[Q, A]):
         )
 
 
-def _begin(answer: Callable[[Any], Any], stops: Any) -> None:
+def _in_loop(
+    loop: asyncio.AbstractEventLoop, ended: Callable[[Any], None], job: Future[Any]
+) -> None:
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(ended, job)
+
+
+def _begin(answer: Callable[[Any], Any], prepare: Callable[[Any], object], stops: Any) -> None:
     """Prepare a process that was forked: Ctrl+C is the server's, with which it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _inherited[:] = [answer, stops]
+    _inherited[:] = [answer, prepare, stops]
     threading.Thread(
         target=_end_with, args=(multiprocessing.parent_process(),), daemon=True
     ).start()
 
 
 _inherited: list[Any] = []
-"""In a process that was forked: what answers, and the flags that stop it."""
+"""In a process that was forked: what answers and prepares, and the flags that stop it."""
 
 
 def _end_with(server: Any) -> None:
@@ -168,9 +236,27 @@ def _end_with(server: Any) -> None:
     os._exit(0)
 
 
-def _in_process(question: Any, slot: int, until: float) -> Any:
-    answer, stops = _inherited
-    return stoppable(answer, question, lambda: stops[slot] > 0, until)
+def _in_process(handed: Handed) -> list[Outcome]:
+    answer, prepare, stops = _inherited
+    return _outcomes(answer, prepare, stops, handed)
+
+
+def _outcomes(
+    answer: Callable[[Any], Any], prepare: Callable[[Any], object], stops: Any, handed: Handed
+) -> list[Outcome]:
+    """The answers to some questions, or why there are none; what was stopped is left out."""
+    alive = [one for one in handed if not stops[one[1]]]
+    if len(alive) > 1:
+        with suppress(Exception):  # then each fails for itself, or does not
+            questions, slots, until = ([one[i] for one in alive] for i in range(3))
+            stoppable(prepare, questions, lambda: all(stops[i] for i in slots), max(until))
+    found: list[Outcome] = []
+    for question, slot, limit in handed:
+        try:
+            found.append((stoppable(answer, question, lambda i=slot: stops[i] > 0, limit), None))  # type: ignore[misc]
+        except Exception as error:
+            found.append((None, error))
+    return found
 
 
 def stoppable(

@@ -91,7 +91,12 @@ class RegardTranslator(TranslatorAdapter):
         return [list(one[0].tokens) for one in found]
 
     def translate_all(self, readings: Sequence[Reading]) -> list[list[int]]:
-        found = search(self.model, [one.ids[:-1] for one in readings], Beam(BEAM))
+        found = search(
+            self.model,
+            [one.ids[:-1] for one in readings],
+            Beam(BEAM),
+            cut_loops=self.translator.cut_loops,
+        )
         return [list(one[0].tokens) for one in found]
 
     def teacher_force(self, readings: Sequence[Reading], written: Sequence[Sequence[int]]) -> None:
