@@ -1,7 +1,7 @@
 """The errors that regard raises.
 
-Each text names the function, the argument, what was expected by axis name, what came, and a
-remedy: ``attend: k has d=48 but q has d=64 (q (2,8,5,64), k (2,8,7,48)); project both to one
+Each text names the function, the argument, what was expected, what was given, and a remedy:
+``attend: k has d=48 but q has d=64 (q (2,8,5,64), k (2,8,7,48)); project both to one
 head_width``. All derive from `RegardError`, and each also from the built-in kind a caller who
 knows nothing of regard would catch.
 """
@@ -10,35 +10,35 @@ from __future__ import annotations
 
 
 class RegardError(Exception):
-    """What every error of regard is."""
+    """Base class of all errors that regard raises."""
 
 
 class ShapeError(RegardError, ValueError):
-    """Axes that do not fit together."""
+    """Shapes that do not match."""
 
 
 class OptionError(RegardError, ValueError):
-    """A value that is unknown, impossible, or that the requested kernel cannot express."""
+    """A value that is unknown, out of range, or not supported by the requested kernel."""
 
 
 class DtypeError(RegardError, TypeError):
-    """Tensors of unequal or unusable dtype or device."""
+    """Tensors of different or unsupported dtype or device."""
 
 
 class MemoryLimitError(RegardError, MemoryError):
-    """A result that was asked for, but would be larger than the caller allowed."""
+    """A result larger than the limit that the caller set."""
 
 
 class StaleError(RegardError, RuntimeError):
-    """A record of something that has been changed since."""
+    """A record whose tensors were changed in place since."""
 
 
 class FileError(RegardError, OSError):
-    """A file that cannot be read, understood or written."""
+    """A file that cannot be read, parsed or written."""
 
 
 class WordError(RegardError, LookupError):
-    """A word that is not there, or not so often."""
+    """Word or occurrence not found."""
 
 
 def shape(tensor: object) -> str:
@@ -52,7 +52,7 @@ def shape(tensor: object) -> str:
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """So many of something, as people say it.
+    """A count with its noun in the right number.
 
     >>> counted(1, "pair"), counted(2500, "pair"), counted(0, "batch", "batches")
     ('1 pair', '2,500 pairs', '0 batches')

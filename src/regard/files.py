@@ -1,18 +1,20 @@
-"""Reading files that are files, and writing them so that nothing is ever half-written."""
+"""Reading regular files, and writing files atomically."""
 
 from __future__ import annotations
 
 import errno
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from regard.errors import FileError, OptionError
 
 
 def write_text(path: str | Path, forms: Mapping[str, Callable[[], str]], caller: str) -> None:
-    """Write the text that the path's ending asks for, as UTF-8; see `write_bytes`."""
+    """Write text as UTF-8, in the form that the suffix of the path selects; see `write_bytes`."""
 
     def encoded(form: Callable[[], str]) -> Callable[[], bytes]:
         return lambda: form().encode()
@@ -23,7 +25,7 @@ def write_text(path: str | Path, forms: Mapping[str, Callable[[], str]], caller:
 def write_bytes(
     path: str | os.PathLike[str], forms: Mapping[str, Callable[[], bytes]], caller: str
 ) -> None:
-    """Write the form that the path's ending asks for: beside the file, then renamed onto it."""
+    """Write the form that the suffix of the path selects: to a temporary file, then renamed."""
     target = Path(path)
     form = forms.get(target.suffix.lower())
     if form is None:
@@ -37,24 +39,30 @@ def write_bytes(
         raise FileError(
             f"{caller}: cannot write {target}: the text has characters that are not Unicode"
         ) from None
+    with replacing(target, caller) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: Path, caller: str) -> Iterator[BinaryIO]:
+    """A temporary file that is renamed to `path` at the end, and removed if anything fails."""
+    temporary = None
     try:
-        handle, beside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise FileError(f"{caller}: cannot write {target}: {why(error)}") from None
-    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        make_usual(beside)
-        os.replace(beside, target)
+            yield file
+        make_usual(temporary)
+        os.replace(temporary, path)
     except BaseException as error:
-        os.unlink(beside)
+        if temporary is not None:
+            os.unlink(temporary)
         if isinstance(error, OSError):
-            raise FileError(f"{caller}: cannot write {target}: {why(error)}") from None
+            raise FileError(f"{caller}: cannot write {path}: {why(error)}") from None
         raise
 
 
 def check_regular(path: Path) -> None:
-    """Raise if this is a pipe or a device, which may never end."""
+    """Raise for a pipe, a socket or a device, which may never end."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise FileError(f"{path}: not a regular file, but a pipe, a socket or a device")
 
@@ -69,9 +77,9 @@ def read_regular(path: Path) -> bytes:
 
 
 def why(error: Exception) -> str:
-    """The reason why something could not be written, and what to do if the disk is full."""
+    """The reason for a failed write, and a remedy if the disk is full."""
     said = str(error)
-    # The second is Rust's, the third NumPy's.
+    # "No space left" is Rust's wording, "requested and" NumPy's.
     full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
     if full or "No space left" in said or " requested and " in said:
         return "the disk is full; make room and run the same again"
@@ -79,7 +87,7 @@ def why(error: Exception) -> str:
 
 
 def make_usual(path: str | Path) -> None:
-    """Give a file or folder the permissions that new ones have; those made beside have fewer."""
+    """Set the permissions of a newly created file or folder; temporary files have fewer."""
     mask = os.umask(0)
     os.umask(mask)
     os.chmod(path, (0o777 if os.path.isdir(path) else 0o666) & ~mask)

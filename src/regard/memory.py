@@ -1,7 +1,8 @@
-"""Memory that is freed and soon asked for again stays with the process.
+"""Settings of glibc's allocator: freed memory stays with the process.
 
-glibc gives large blocks back to the system as soon as they are freed, and the system clears every
-page before it lends it again. For tensors of the same sizes, again and again, that is a waste.
+By default glibc returns large blocks to the system as soon as they are freed, and the kernel zeroes
+every page before it hands it out again. Tensors of the same sizes are allocated over and over, so
+that is wasted work.
 """
 
 from __future__ import annotations
@@ -17,10 +18,9 @@ LARGE = 1 << 30
 
 
 def keep_freed_memory() -> bool:
-    """Have the C library keep freed memory; False where it is another library than glibc.
+    """Make glibc keep all freed memory; False with another C library.
 
-    What is kept is what the process has needed at its highest point, and no more: for programs of
-    one's own, which train and translate.
+    The process then holds its peak memory: for regard's own programs, which train and translate.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -31,11 +31,10 @@ def keep_freed_memory() -> bool:
 
 @cache
 def keep_some_freed_memory() -> bool:
-    """Have glibc keep up to 64 MiB of freed memory; False where it is another library.
+    """Make glibc keep up to 64 MiB of freed memory; False with another C library.
 
-    It learns how much to keep from the largest block that it has ever got back, up to 32 MiB. This
-    gives it such a block, as any array of that size would: for a library in somebody else's
-    process, where settings are not ours.
+    glibc raises its thresholds to the largest block it has freed, up to 32 MiB. This frees one such
+    block, which changes no setting of the process: for regard as a library.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

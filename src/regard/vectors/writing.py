@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import FileError, OptionError
-from regard.files import make_usual
+from regard.files import replacing
 from regard.vectors.textfile import is_number
 
 ROWS = 2**12
@@ -33,24 +32,12 @@ def write_vectors(path: Path, words: list[str], matrix: NDArray[np.float32]) -> 
     binary, packs = _form(path)
     for word in words:
         _check(word, binary)
-    try:
-        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise FileError(f"Vectors.save: cannot write {path}: {error.strerror}") from None
-    try:
-        with os.fdopen(handle, "wb") as raw:
-            if packs:
-                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-                    packed.writelines(_parts(words, matrix, binary))
-            else:
-                raw.writelines(_parts(words, matrix, binary))
-        make_usual(beside)
-        os.replace(beside, path)
-    except BaseException as error:
-        os.unlink(beside)
-        if isinstance(error, OSError):
-            raise FileError(f"Vectors.save: cannot write {path}: {error.strerror}") from None
-        raise
+    with replacing(path, "Vectors.save") as raw:
+        if packs:
+            with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
+                packed.writelines(_parts(words, matrix, binary))
+        else:
+            raw.writelines(_parts(words, matrix, binary))
 
 
 def _form(path: Path) -> tuple[bool, bool]:
