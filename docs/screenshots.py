@@ -65,6 +65,7 @@ def photograph(browser: Browser, file: Path, name: str) -> None:
     page.wait_for_selector(".doors button")
     for click in clicks:
         page.click(click)
+    page.mouse.move(0, 0)  # points at nothing
     page.wait_for_timeout(800)
     shot = Image.open(BytesIO(page.locator(part).screenshot())).convert("RGB")
     small = shot.quantize(256, dither=Image.Dither.NONE)  # a third of the size

@@ -79,9 +79,10 @@ def test_a_word_is_shaded_by_its_strongest_head(shown: Any, view: View) -> None:
     assert found == pytest.approx(strongest[:11].tolist(), abs=6e-4)
     others = [i for i in range(11) if i != 5]
     best = max(others, key=lambda i: strongest[i])
-    assert (
-        shown.locator("h1").inner_text()
-        == f"street attends most to itself, then to {view.texts['source'].words[best]}."
+    layer, head = divmod(int(weights[:, :, best].argmax()), 4)
+    assert shown.locator("h1").inner_text() == (
+        f"street attends most to itself, then to {view.texts['source'].words[best]} "
+        f"({strongest[best]:.2f}, layer {layer}, head {head})."
     )
     assert shown.locator(".text .on").inner_text() == "street"
     shades = shown.eval_on_selector_all(

@@ -26,6 +26,13 @@ def test_every_part_is_there_and_the_one_that_starts_is_last() -> None:
     assert code.endswith(page.source("page.js"))
 
 
+def test_every_function_and_constant_is_used() -> None:
+    code = page.script()
+    names = re.findall(r"^(?:async function|function|class|const) (\w+)", code, re.MULTILINE)
+    assert len(names) > 100
+    assert [name for name in names if len(re.findall(rf"\b{name}\b", code)) < 2] == []
+
+
 def test_text_never_becomes_markup_and_nothing_is_kept() -> None:
     for path in STATIC.glob("*.js"):
         assert not FORBIDDEN.search(path.read_text("utf-8")), path.name
@@ -80,10 +87,10 @@ def simulated(colour: str, kind: str) -> np.ndarray:
 @pytest.mark.parametrize("kind", MATRICES)
 def test_for_and_against_can_be_told_apart(kind: str) -> None:
     """Protanopes, deuteranopes and tritanopes see that blue is not orange, on either paper."""
-    for theme in re.findall(r"--paper: [^}]+", page.style()):
+    pairs = dict(re.findall(r"--(\w+): light-dark\((#\w{6}, #\w{6})\)", page.style()))
+    for theme in (0, 1):
         seen = [
-            simulated(re.findall(rf"--{name}: (#\w{{6}})", theme)[0], kind)
-            for name in ("paper", "accent", "cut")
+            simulated(pairs[name].split(", ")[theme], kind) for name in ("paper", "accent", "cut")
         ]
         apart = [np.linalg.norm(a - b) for i, a in enumerate(seen) for b in seen[:i]]
         assert min(apart) > 0.2, theme

@@ -190,7 +190,12 @@ class Method:
                 f"Explained: {self.name!r} has {len(found)} scores but the text has {words} "
                 "words; give one per word"
             )
-        return _known(f"Explained: scores of {self.name!r}", found)
+        if np.isnan(found).all():
+            raise OptionError(
+                f"Explained: scores of {self.name!r} expected at least one that is known, got only "
+                "nan; drop it"
+            )
+        return _checked(f"Explained: scores of {self.name!r}", found, np.isinf(found))
 
 
 @dataclass(frozen=True)
@@ -271,18 +276,11 @@ class Compared:
 
     def values(self) -> Array:
         """The cosines as an array, checked."""
-        return _finite("Compared: cosine", array("Compared: cosine", self.cosine, "layers"))
+        found = array("Compared: cosine", self.cosine, "layers")
+        return _checked("Compared: cosine", found, ~np.isfinite(found))
 
 
-def _known(where: str, found: npt.NDArray[np.float64]) -> Array:
-    if np.isinf(found).any():
-        raise OptionError(f"{where} expected finite, got {found[np.isinf(found)][0]}; drop it")
-    if found.size and np.isnan(found).all():
-        raise OptionError(f"{where} expected at least one that is known, got only nan; drop it")
-    return found
-
-
-def _finite(where: str, found: npt.NDArray[np.float64]) -> Array:
-    if not np.isfinite(found).all():
-        raise OptionError(f"{where} expected finite, got {found[~np.isfinite(found)][0]}; drop it")
+def _checked(where: str, found: Array, wrong: npt.NDArray[np.bool_]) -> Array:
+    if wrong.any():
+        raise OptionError(f"{where} expected finite, got {found[wrong][0]}; drop it")
     return found

@@ -1,4 +1,4 @@
-"""Marks on a page, as SVG text: elements, numbers of fixed format, and labels that fit.
+"""SVG as text: elements, numbers of fixed format, and labels that fit.
 
 Everything a caller passed goes in as text, escaped; nothing here needs an id, a script, a style
 sheet or a font file, so that any number of pictures can stand in one page.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 from functools import cache
+from xml.sax import saxutils
 
 # mypy takes an int for a float; beartype, which checks the annotations during tests, does not.
 Number = int | float
@@ -67,18 +68,24 @@ def tag(name: str, /, *children: str, **attributes: Number | str | None) -> str:
 
 
 def escape(text: str) -> str:
-    """Text fit for XML: marks of markup escaped, characters that XML forbids made visible.
+    """Text for XML: markup escaped, characters that XML forbids made visible.
 
     >>> escape("</b> & \\x00 \\n")
     '&lt;/b&gt; &amp; ␀ ␊'
     """
-    shown = "".join(_visible(character) for character in text)
-    for mark, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
-        shown = shown.replace(mark, entity)
-    return shown
+    return saxutils.escape(visible(text), {'"': "&quot;"})
 
 
-def _visible(character: str) -> str:
+def visible(text: str) -> str:
+    """Text in which control characters are drawn as signs, and what is no character as "\ufffd".
+
+    >>> visible("a\tb\x7f")
+    'a␉b\ufffd'
+    """
+    return "".join(map(_sign, text))
+
+
+def _sign(character: str) -> str:
     code = ord(character)
     if code < 0x20:
         return chr(0x2400 + code)  # the Control Pictures block draws each of them

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from rich.cells import cell_len
 
 from regard.view.colour import PALETTE
+from regard.view.figure.wording import clean
 from regard.view.image import heatmap
 from regard.view.numbers import Array
 from regard.view.picture import Picture, titled
@@ -20,10 +21,10 @@ from regard.view.svg import (
     SMALL_SIZE,
     SOFT,
     Number,
-    escape,
     label,
     moved,
     tag,
+    visible,
     widest,
     wrap,
 )
@@ -66,10 +67,9 @@ class Table:
         if len(worth) <= most:
             return self
         kept = sorted(int(i) for i in np.argsort(-worth, kind="stable")[:most])
-        return Table(
-            self.title, [self.rows[i] for i in kept], self.columns, self.values[kept],
-            self.notes, self.sentence, f"The {most} foremost of {len(worth):,} words.",
-            self.is_map, self.places,
+        return replace(
+            self, rows=[self.rows[i] for i in kept], values=self.values[kept],
+            footer=f"The {most} foremost of {len(worth):,} words.",
         )  # fmt: skip
 
     def data(self) -> dict[str, Any]:
@@ -181,12 +181,8 @@ def fixed(value: Number, places: int = 2) -> str:
 
 
 def shown(text: str) -> str:
-    """A word as a terminal may have it: nothing in it steers the terminal."""
-    visible = escape(text)
-    for mark, entity in (("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("&", "&amp;")):
-        visible = visible.replace(entity, mark)
-    return "".join("\ufffd" if "\u202a" <= c <= "\u202e" or "\u2066" <= c <= "\u2069" else c
-                   for c in visible)  # fmt: skip
+    """Text without control sequences, safe to print to a terminal."""
+    return clean(visible(text))
 
 
 def _wide(text: str) -> int:

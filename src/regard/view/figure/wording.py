@@ -59,8 +59,10 @@ _KINDS = {
 PAGE = {
     "attends": "{word:look} attends to {key:look} with at most {weight} (layer {layer}, head "
     "{head}).",
-    "attends most": "{word:look} attends most to {key:look}.",
-    "attends to itself": "{word:look} attends most to itself, then to {key:look}.",
+    "attends most": "{word:look} attends most to {key:look} ({weight}, layer {layer}, head "
+    "{head}).",
+    "attends to itself": "{word:look} attends most to itself, then to {key:look} ({weight}, layer "
+    "{layer}, head {head}).",
     "weights": "These are the weights that the model computed. Whether a link matters is another "
     "question: cut it and see.",
     "head": "Layer {layer}, head {head}: weight {weight}. Colour: weight.",

@@ -41,8 +41,6 @@ function attended(reader, text, unit) {
         if (row[i] > looked) [looked, layer, head] = [row[i], l, h];
       }),
     );
-    const weight = looked.toFixed(2);
-    const headline = said("attends", { word, key: bare(label), weight, layer, head });
     const none = {
       probability: 1,
       matters: 0,
@@ -51,8 +49,9 @@ function attended(reader, text, unit) {
       writes: "",
       measured: false,
     };
-    const told = { output: [], headline, cut_headline: headline, cut_caption: [] };
-    return { word: label, special: place < 0, looked, layer, head, ...none, ...told };
+    /** @type {Pick<Read, "output" | "headline" | "cut_headline" | "cut_caption">} */
+    const later = { output: [], headline: [], cut_headline: [], cut_caption: [] };
+    return { word: label, special: place < 0, looked, layer, head, ...none, ...later };
   });
   const { explained } = reader.payload;
   const isExplained = explained?.text === text && explained.word === queries.list[unit].place;
@@ -63,8 +62,12 @@ function attended(reader, text, unit) {
     reads[b].looked > reads[a].looked ? b : a,
   );
   const itself = sameText && reads[unit].looked > reads[selected].looked;
-  const key = bare(reads[selected].word);
-  reads[selected].headline = said(itself ? "attends to itself" : "attends most", { word, key });
+  reads.forEach((read, i) => {
+    const name = i !== selected ? "attends" : itself ? "attends to itself" : "attends most";
+    const { looked, layer, head } = read;
+    const words = { word, key: bare(read.word), weight: looked.toFixed(2), layer, head };
+    read.headline = said(name, words);
+  });
   return {
     kind: "attention",
     place: reader.layer(layers[0]).kind,

@@ -1,6 +1,6 @@
 /** Compare: one word in two sentences, and where its vectors part, layer by layer. */
 
-const [WIDE, HIGH, LEFT, BELOW] = [600, 190, 30, 34];
+const [WIDE, HIGH, LEFT, BELOW] = [600, 190, 30, 38];
 
 /** @param {ComparedData} compared */
 function compareView(compared) {
@@ -21,8 +21,8 @@ function compareView(compared) {
 /** @param {SideData} data @param {string} name */
 function side({ words, place, tables, translation }, name) {
   const sentence = words.flatMap((word, i) => [
+    i > 0 && !/^[.,;:!?…。、，！？]+$/u.test(word) ? " " : "",
     make(i === place ? "b" : "span", { class: "word" }, visible(word)),
-    " ",
   ]);
   return make(
     "section",
@@ -80,6 +80,6 @@ function chart(cosine) {
             ),
           ],
     ),
-    draw("text", { x: WIDE, y: HIGH + BELOW, "text-anchor": "end" }, "layer"),
+    draw("text", { x: WIDE, y: HIGH + BELOW - 4, "text-anchor": "end" }, "layer"),
   );
 }
