@@ -86,7 +86,8 @@ class Picture:
 
     def png(self, scale: Number = 2) -> bytes:
         """The picture as PNG, ``scale`` pixels for each of its own; needs regard[pictures]."""
-        return raster.png(self.svg(), self.title, scale)
+        side = max(self.width, self.height) + 2 * MARGIN
+        return raster.png(self.svg(), self.title, scale, side)
 
     def pdf(self) -> bytes:
         """The picture as PDF, for a paper; needs regard[pictures]."""

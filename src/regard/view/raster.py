@@ -21,12 +21,11 @@ _TURNED = re.compile(r'<text[^>]* direction="rtl"[^>]*>')
 _MOST_PIXELS = 16_384
 
 
-def png(svg: str, title: str, scale: Number) -> bytes:
-    """The picture as PNG, ``scale`` pixels for each of the drawing's."""
-    sizes = [float(size) for size in re.findall(r' (?:width|height)="([\d.]+)"', svg[:400])[:2]]
-    if not 0 < scale <= _MOST_PIXELS / max(sizes):
+def png(svg: str, title: str, scale: Number, side: Number) -> bytes:
+    """The picture, whose longer side is ``side``, as PNG, ``scale`` pixels for each of its own."""
+    if not 0 < scale <= _MOST_PIXELS / side:
         raise OptionError(
-            f"png: scale expected > 0 and at most {_MOST_PIXELS / max(sizes):.1f} (that is "
+            f"png: scale expected > 0 and at most {_MOST_PIXELS / side:.1f} (that is "
             f"{_MOST_PIXELS:,} pixels), got {scale}; 2 is sharp on most screens"
         )
     # A pixel of SVG is 3/4 of a point.

@@ -53,7 +53,9 @@ def num(value: Number) -> str:
 
 
 def tag(name: str, /, *children: str, **attributes: Number | str | None) -> str:
-    """An element; ``stroke_width`` becomes stroke-width, None is left out, children are markup.
+    """An element; ``stroke_width`` becomes stroke-width and ``xml__space`` xml:space.
+
+    None is left out; children are markup.
 
     >>> tag("g", tag("path", d="M0 0h9"), stroke_width=1.5, class_="a & b", fill=None)
     '<g stroke-width="1.5" class="a &amp; b"><path d="M0 0h9"/></g>'
@@ -62,7 +64,7 @@ def tag(name: str, /, *children: str, **attributes: Number | str | None) -> str:
     for key, value in attributes.items():
         if value is not None:
             text = escape(value) if isinstance(value, str) else num(value)
-            parts.append(f'{key.rstrip("_").replace("_", "-")}="{text}"')
+            parts.append(f'{key.rstrip("_").replace("__", ":").replace("_", "-")}="{text}"')
     opening = " ".join(parts)
     return f"<{opening}>{''.join(children)}</{name}>" if children else f"<{opening}/>"
 

@@ -111,7 +111,7 @@ def paragraph(
         for i, pieces in enumerate(lines)
         if pieces
     ]
-    return "".join(marks).replace("xml--space", "xml:space"), len(marks) * pitch
+    return "".join(marks), len(marks) * pitch
 
 
 def _of(role: str, base: str) -> dict[str, str]:
