@@ -1,4 +1,4 @@
-"""What there is to see: pictures from plain data, and the page. Knows no model."""
+"""Pictures from plain data, and the interactive page. Independent of any model."""
 
 from regard.view.chart import bars, lines
 from regard.view.graph import links

@@ -1,4 +1,4 @@
-"""Axes: where numbers stand on a stretch of pixels, and which of them are written there."""
+"""Axes: the mapping from numbers to pixels, and their ticks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.view.svg import GRID, RULE, SMALL_SIZE, SOFT, Number, label, num, ta
 
 @dataclass(frozen=True)
 class Axis:
-    """Numbers low … high, placed from pixel ``start`` to pixel ``end``, some of them marked."""
+    """A linear or logarithmic mapping of low … high to pixels ``start`` … ``end``, with ticks."""
 
     low: Number
     high: Number
@@ -22,14 +22,14 @@ class Axis:
     ticks: tuple[float, ...]
 
     def __call__(self, value: Number) -> float:
-        """The pixel where a number stands."""
+        """The pixel of a number."""
         low, high, at = self.low, self.high, value
         if self.log:
             low, high, at = math.log10(low), math.log10(high), math.log10(value)
         return self.start + (at - low) / (high - low) * (self.end - self.start)
 
     def texts(self) -> list[str]:
-        """What is written at the ticks."""
+        """The labels of the ticks."""
         if not self.log:
             return marks(self.ticks)
         places = [decimals([tick]) for tick in self.ticks]
@@ -38,7 +38,7 @@ class Axis:
 
 
 def fitted(data: Array, start: Number, end: Number, log: bool, *, exact: bool) -> Axis:
-    """The axis that holds the data: from end to end if exact, else up to round numbers nearby."""
+    """The axis for the data: exactly its range if exact, else extended to round numbers."""
     low, high = float(data.min()), float(data.max())
     if log:
         if low == high:
@@ -76,7 +76,7 @@ def ticks(low: Number, high: Number, about: int = 6) -> list[float]:
 
 
 def tick_step(low: Number, high: Number, about: int = 6) -> float:
-    """The smallest step of 1, 2 or 5 times a power of ten that makes at most ``about`` of them."""
+    """The smallest step of 1, 2 or 5 times a power of ten that gives at most ``about`` ticks."""
     rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
     return next(power * m for m in (1, 2, 5, 10) if power * m >= rough * (1 - 1e-9))
@@ -103,7 +103,7 @@ def log_ticks(low: Number, high: Number, values: Iterable[Number]) -> list[float
 
 
 def grid(across: Axis, up: Axis) -> str:
-    """Light lines at the round numbers, a stronger one at the bottom and at zero, and the texts."""
+    """Grid lines at the ticks, a stronger one at the bottom or at zero, and the tick labels."""
     right, bottom = num(across.end), num(up.start)
     down = "".join(f"M{num(across(mark))} 0V{bottom}" for mark in across.ticks)
     level = "".join(f"M0 {num(up(mark))}H{right}" for mark in up.ticks)

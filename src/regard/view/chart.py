@@ -1,4 +1,4 @@
-"""Charts: lines and bars. Lines are named where they end, not in a box."""
+"""Line and bar charts. Lines are labelled where they end instead of in a legend."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lines(
     log_x: bool = False,
     log_y: bool = False,
 ) -> Picture:
-    """A line per name through its points (xs, ys), the name standing where the line ends.
+    """A line per name through its points (xs, ys), labelled where it ends.
 
     ``x`` and ``y`` name the axes; ``log_x`` and ``log_y`` make them logarithmic. A NaN in ys
     leaves a gap.
@@ -102,7 +102,7 @@ def _points(
 
 
 def _axis_names(x: str, y: str, width: int, height: int, gutter: int) -> str:
-    """The name of the upright axis above it, that of the other below the middle."""
+    """The label of the y axis above it, that of the x axis below its middle."""
     above = label(y, -gutter, -20, size=12, room=width + gutter, fill=SOFT, class_="axis")
     at = width / 2, height + 38
     below = label(x, *at, size=12, room=width, anchor="middle", fill=SOFT, class_="axis")
@@ -115,7 +115,7 @@ def _end(xs: Array, ys: Array, across: Axis, up: Axis) -> tuple[float, float]:
 
 
 def _curve(xs: Array, ys: Array, across: Axis, up: Axis, ink: str, dash: str | None) -> str:
-    """The line, broken at NaN; few points are marked with dots, lonely ones always."""
+    """The line, broken at NaN, with dots if it has few points, and at isolated ones."""
     runs: list[list[str]] = [[]]
     for x, y in zip(xs.tolist(), ys.tolist(), strict=True):
         if math.isnan(y):
@@ -131,7 +131,7 @@ def _curve(xs: Array, ys: Array, across: Axis, up: Axis, ink: str, dash: str | N
 
 
 def _spread(wanted: Sequence[Number], gap: Number, low: Number, high: Number) -> list[float]:
-    """The places nearest to those wanted (least squares) that are ``gap`` apart in low … high.
+    """The positions closest to those wanted (least squares), at least ``gap`` apart in low … high.
 
     >>> _spread([10, 12, 50], 10, 0, 100)
     [6.0, 16.0, 50.0]
@@ -191,7 +191,7 @@ def bars(values: Mapping[str, SupportsFloat], *, title: str = "", unit: str = ""
 
 
 def _bar_texts(values: list[float]) -> list[str]:
-    """The numbers with equal decimals, unless that would write 0 for one that is not."""
+    """The numbers with equal decimals, unless a nonzero number would round to 0."""
     places = decimals(values)
     if any(value and not float(f"{value:.{places or 0}f}") for value in values):
         return [written(value, decimals([value])) for value in values]

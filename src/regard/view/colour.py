@@ -1,4 +1,4 @@
-"""Colours that stay apart for every kind of colour vision, and in grey print.
+"""Colours that can be told apart with any kind of colour vision, and in grey print.
 
 Lines and heads take the palette of Okabe and Ito ("Color Universal Design", 2008), its yellow
 last of all, for it is faint on paper. Values take one ramp: blue above zero and orange below, each
@@ -23,7 +23,7 @@ def channels(colour: str) -> tuple[int, int, int]:
 
 
 def mix(one: str, other: str, share: Number) -> str:
-    """The colour that lies ``share`` of the way from one to the other.
+    """The colour ``share`` of the way from one to the other.
 
     >>> mix("#000000", "#ffffff", 0.5)
     '#808080'
@@ -33,7 +33,7 @@ def mix(one: str, other: str, share: Number) -> str:
 
 
 def ramp(t: Number) -> str:
-    """The colour of a value in −1 … 1; what lies beyond takes the colour of the end.
+    """The colour of a value in −1 … 1, clamped to that range.
 
     >>> ramp(0), ramp(1), ramp(-1)
     ('#eff2f6', '#0b3767', '#6b3204')

@@ -154,7 +154,7 @@ def _strands(
     near: Number,
     far: Number,
 ) -> str:
-    """The lines, the weakest first, those of different heads a little apart."""
+    """The lines, weakest first, with a small offset between heads."""
     full = max(1.0, float(kept.max()))
     middle = num((near + far) / 2)
     apart = min(5, 16 / len(kept))
@@ -190,7 +190,7 @@ def _word(word: str, x: Number, y: Number, fill: str, weight: int | None, side: 
 def _numbers(
     weights: Array, inks: Sequence[str], ends: list[float], edge: Number
 ) -> tuple[str, Number]:
-    """The weights of one word, a column per head, and where the last column ends."""
+    """The weights of one word, a column per head, and the right edge of the last column."""
     places = decimals(weights[weights > 0].tolist())
     marks: list[str] = []
     for row, ink in zip(weights.tolist(), inks, strict=True):
@@ -207,7 +207,7 @@ def _numbers(
 def _head_names(
     numbered: Sequence[str], inks: Sequence[str], middle: Number, top: Number
 ) -> tuple[str, Number]:
-    """A stroke and a name per head, under the lines, and where they end below."""
+    """The legend, a stroke and a name per head, and its lower edge."""
     step, per_row = 76, 3
     marks: list[str] = []
     for head, ink in enumerate(inks):

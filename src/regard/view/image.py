@@ -113,7 +113,7 @@ def _labels(given: Sequence[object] | None, matrix: Array, axis: str) -> list[st
 
 @dataclass(frozen=True)
 class _Colours:
-    """The colours of the values low … high; zero, when it lies between, is the pale middle."""
+    """The colour map of low … high; zero, if inside, is the pale middle."""
 
     low: float
     high: float
@@ -146,7 +146,7 @@ def _colours(matrix: Array, low: SupportsFloat | None, high: SupportsFloat | Non
 def _cells(
     matrix: Array, colours: _Colours, wide: int, tall: int, left: list[str], top: list[str]
 ) -> str:
-    """A mark per cell that says its place and exact value on hover."""
+    """A mark per cell, with its labels and exact value on hover."""
     drawn: list[str] = []
     for (i, j), value in np.ndenumerate(matrix):
         x, y = j * wide, i * tall
@@ -195,7 +195,7 @@ def _merged(matrix: Array, colours: _Colours, wide: int, tall: int) -> str:
 
 
 def _hatching(x: Number, y: Number, wide: Number, tall: Number) -> str:
-    """Strokes from lower left to upper right, cut at the edges, that meet those of neighbours."""
+    """Diagonal hatching of a rectangle, continuous with that of its neighbours."""
     strokes: list[str] = []
     start = -(x + y) % 6
     while start < wide + tall:  # along a stroke, x and y measured from the corner add to start
@@ -207,14 +207,14 @@ def _hatching(x: Number, y: Number, wide: Number, tall: Number) -> str:
 
 
 def _every(labels: list[str], pitch: int, room: int) -> int:
-    """Which labels to write: each, or each n-th where they would touch; numbers more loosely."""
+    """Every how many labels one is drawn, so that none overlap; fewer if they are numbers."""
     if all(text.isdecimal() for text in labels):
         return next(n for n in (1, 2, 5, 10, 20, 50, 100, 200) if n * pitch >= 2 * room)
     return math.ceil(room / pitch)
 
 
 def _row_labels(labels: list[str], tall: int) -> tuple[str, Number]:
-    """The labels at the left of the cells, and the room they take."""
+    """The labels left of the cells, and their width."""
     if not labels:
         return "", 0
     size = TEXT_SIZE if tall >= 18 else SMALL_SIZE
@@ -228,7 +228,7 @@ def _row_labels(labels: list[str], tall: int) -> tuple[str, Number]:
 
 
 def _column_labels(labels: list[str], wide: int) -> tuple[str, Number, Number]:
-    """The labels above the cells, their height, and how far to the right they reach."""
+    """The labels above the cells, their height and their right edge."""
     if not labels:
         return "", 0, 0
     size = TEXT_SIZE if wide >= 18 else SMALL_SIZE
@@ -250,7 +250,7 @@ def _column_labels(labels: list[str], wide: int) -> tuple[str, Number, Number]:
 
 
 def _legend(matrix: Array, colours: _Colours, y: Number) -> tuple[str, Number]:
-    """The colours from end to end, what hatching means, and how far to the right they reach."""
+    """The legend, colour bar and hatching, and its right edge."""
     drawn: list[str] = []
     x: Number = 0
     finite = matrix[np.isfinite(matrix)]

@@ -1,4 +1,4 @@
-"""What callers give, checked; and numbers as a person writes them."""
+"""Validation of array arguments, and formatting of numbers."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def array(where: str, values: Numbers, axes: str) -> Array:
 
 
 def names(where: str, given: Sequence[object], wanted: int, of: str, each: str) -> list[str]:
-    """The labels as text, one for each of those wanted."""
+    """The labels as strings; raises unless there are ``wanted`` of them."""
     if len(given) != wanted:
         raise ShapeError(f"{where} has {len(given)} labels but {of}; give one label per {each}")
     return [str(text) for text in given]
 
 
 def decimals(values: Iterable[Number]) -> int | None:
-    """How many decimals to write so that the largest keeps two or three digits.
+    """Decimals with which the largest number keeps two or three significant digits.
 
     Others (at most two) when that loses nothing; None when they want a power of ten.
 
@@ -74,7 +74,7 @@ def decimals(values: Iterable[Number]) -> int | None:
 
 
 def written(value: Number, places: int | None) -> str:
-    """A number as a person writes it, with a true minus; never "−0".
+    """A number with thousands separators and a true minus; never "−0".
 
     >>> written(-1234.5, 1), written(-0.001, 2), written(3.2e-9, None)
     ('−1,234.5', '0.00', '3.2×10⁻⁹')
@@ -93,7 +93,7 @@ def written(value: Number, places: int | None) -> str:
 
 
 def marks(values: Sequence[Number]) -> list[str]:
-    """The texts of ticks: as many decimals each as needed to tell them apart, and a bare 0.
+    """Tick labels, with as many decimals as needed to distinguish them, and a bare 0.
 
     >>> marks([0, 0.5, 1]), marks([1e6, 1000005])
     (['0', '0.5', '1.0'], ['1,000,000', '1,000,005'])

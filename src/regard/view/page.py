@@ -1,4 +1,4 @@
-"""The page: one HTML file with what is shown, the program that shows it, and nothing else.
+"""The page: one self-contained HTML file with the payload and the program that shows it.
 
 The files in ``static/`` are parts of one program, joined as they are and run as one module: nothing
 is global to the page, and no bundler is needed. tsc checks them together.
@@ -66,7 +66,7 @@ def source(name: str) -> str:
 
 @cache
 def script() -> str:
-    """The program of the page, in one piece; the part that starts it comes last."""
+    """The program of the page: all files of ``static/``, the one that starts it last."""
     names = sorted(part.name for part in _STATIC.iterdir() if part.name.endswith(".js"))
     return "\n".join(source(name) for name in sorted(names, key="page.js".__eq__))
 

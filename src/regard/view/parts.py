@@ -20,11 +20,11 @@ from regard.view.table import Table, fixed
 MOST_LINKED = 80
 """Words up to which lines between two columns can be told apart."""
 STRONGEST = 40
-"""Of a longer text, the words that are drawn for one that looks at them."""
+"""Attended words that are drawn of a longer text."""
 BLOCKS = 16
-"""Rows and columns of a map that is printed."""
+"""Rows and columns of a printed matrix."""
 PIXELS = 256
-"""Rows and columns of a map that is drawn."""
+"""Rows and columns of a drawn matrix."""
 INKS = PALETTE[:7]
 
 
@@ -40,7 +40,7 @@ class Part(Protocol):
 
 
 def measured(measures: Measures, sentence: str = "") -> Table:
-    """What each word is worth, a column for each method."""
+    """The scores of every word, a column per method."""
     words = measures.words
     notes = [
         "; ".join(filter(None, (one.note, _agreeing(one.agreement)))) for one in measures.methods
@@ -56,7 +56,7 @@ def _agreeing(agreement: Number | None) -> str:
 
 
 def explained(answers: Explained, texts: Mapping[str, Text]) -> Table:
-    """The answers to why a word is what it is."""
+    """The scores of the methods that explain one word."""
     word = texts[answers.text].words[answers.word]
     words = texts[answers.looked_at].words
     return measured(Measures(word, words, answers.methods), answers.sentence)
@@ -120,13 +120,13 @@ def _side(side: Side) -> list[Table]:
 
 @dataclass(frozen=True)
 class Head:
-    """What words look at, over some heads."""
+    """What words attend to, in some heads."""
 
     choice: Choice
     threshold: Number
 
     def text(self) -> str:
-        """The words that one looks at, over the heads on average; of all words, the map."""
+        """The words that one word attends to, averaged over heads; without a word, the matrix."""
         choice = self.choice
         if choice.asking is None:
             return Matrix(choice).text()
@@ -136,7 +136,7 @@ class Head:
         return Table(choice.heading, names, [""], row[kept, None]).foremost().text()
 
     def picture(self) -> Picture:
-        """Lines from the words that ask to those they look at, a colour per head."""
+        """Lines from the words that attend to those they attend to, a colour per head."""
         choice, asking, title = self.choice, self.choice.asking, self.choice.title
         queries, keys = list(choice.queries), list(choice.keys)
         if max(len(queries), len(keys)) <= MOST_LINKED:
@@ -162,16 +162,16 @@ class Head:
 
 @dataclass(frozen=True)
 class Matrix:
-    """The map of the weights between words, over some heads on average."""
+    """The matrix of weights between words, averaged over heads."""
 
     choice: Choice
 
     def text(self) -> str:
-        """The map in numbers."""
+        """The matrix as numbers."""
         return replace(self._table(BLOCKS), title=self.choice.heading).text()
 
     def picture(self) -> Picture:
-        """The map in colours; masked places are hatched."""
+        """The matrix as a heat map; masked cells are hatched."""
         table = self._table(PIXELS)
         if table.footer:
             title = f"{table.title}, {table.footer}"
@@ -181,7 +181,7 @@ class Matrix:
         return table.picture()
 
     def _table(self, side: int) -> Table:
-        """The weights between words; of many words between blocks, named by their first."""
+        """The weights between words; of a long text between blocks, labelled by their first."""
         choice = self.choice
         values = choice.pooled(side)
         tall, wide = len(choice.queries), len(choice.keys)

@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 VERSION = 2
 WHOLE = 64
-"""Keys up to which every weight is held."""
+"""Number of keys up to which all weights are kept."""
 MOST = 16
-"""Links of a row at most, where not every one is held."""
+"""Most links of a row that are kept of a longer text."""
 BUDGET = 15_000_000
-"""Bytes that steps, explanation and links may take before base64; long texts hold fewer links."""
+"""Size limit of steps, explanation and links before base64; long texts keep fewer links."""
 STEPS_BUDGET = 1_000_000
-"""Bytes up to which the six steps of every word are put into a file without being asked for."""
+"""Size up to which a saved page has the six steps of every word by default."""
 UNIT = 65_535
 """A weight of 1; the error of a weight is 1/131,070 at most."""
 VECTORS = ("q", "k", "v", "output")
 """Vectors of the six steps of a finding."""
 STRONGEST = 8
-"""Keys of each row whose steps are kept beside those of the chosen words, on long texts."""
+"""Strongest keys per row whose steps are kept of a long text, beside the chosen words."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Sparsity:
             )
 
     def links(self, layers: Sequence[Layer], beside: int = 0) -> int:
-        """How many links of a row are kept, if the payload has so many bytes beside them."""
+        """The number of links kept per row, if the payload has ``beside`` other bytes."""
         if self.most is not None:
             return self.most
         if all(layer.sizes[1] <= WHOLE for layer in layers):
@@ -75,7 +75,7 @@ class Sparsity:
 
 
 def build(view: View, steps: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """The payload of a view; ``steps`` names, per text, the tokens whose six steps are put in."""
+    """The payload of a view; ``steps`` are, per text, the tokens whose six steps it has."""
     layers, sparsity = view.layers, view.sparsity
     stepped = [_steps(layer, steps) for layer in layers]
     told = None if view.explained is None else _explained(view.explained, view.texts)
@@ -113,7 +113,7 @@ def empty() -> dict[str, Any]:
 
 
 def findings_data(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Findings as JSON data; keys and values that several have, as in cross-attention, once."""
+    """Findings as JSON data; vectors that several share, as in cross-attention, are sent once."""
     shared: dict[str, int] = {}
     packed: list[dict[str, Any]] = []
 
@@ -148,7 +148,7 @@ def pack(values: npt.ArrayLike) -> dict[str, Any]:
 
 
 def text_of(payload: Mapping[str, Any]) -> str:
-    """The payload as JSON that may stand inside a script element of a page.
+    """The payload as JSON that is safe inside a script element.
 
     >>> text_of({"token": "</script>"})
     '{"token":"\\\\u003c/script>"}'
@@ -158,7 +158,7 @@ def text_of(payload: Mapping[str, Any]) -> str:
 
 
 def steps_bytes(layers: Sequence[Layer]) -> int:
-    """How many bytes the six steps of every word of every layer would take, about."""
+    """Approximate size in bytes of the six steps of every word of every layer."""
     total = 0
     for layer in layers:
         if not layer.look.has_vectors:
@@ -254,7 +254,7 @@ def _taken(rows: npt.NDArray[np.float32], keys: npt.NDArray[np.int64]) -> list[A
 def _kept_keys(
     weights: npt.NDArray[np.float32], count: int, chosen: Sequence[int]
 ) -> npt.NDArray[np.int64]:
-    """Per head, the keys whose steps are kept, equally many for each: ``(h, m)``."""
+    """The keys whose steps are kept, the same number per head: ``(h, m)``."""
     heads, queries, _ = weights.shape
     if count <= WHOLE:
         return np.broadcast_to(np.arange(count), (heads, count))

@@ -1,4 +1,4 @@
-"""A finished picture: a complete SVG document, to show, to save or to put beside another."""
+"""`Picture`: a complete SVG document, to show, save or combine with others."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Picture:
                 raise OptionError(f"Picture: {name} expected > 0 and finite, got {size}; in pixels")
 
     def data_url(self) -> str:
-        """The SVG document as an address, for an image of a page."""
+        """The SVG document as a data: URL."""
         coded = base64.b64encode(self.svg().encode()).decode("ascii")
         return f"data:image/svg+xml;base64,{coded}"
 
@@ -97,7 +97,7 @@ class Picture:
         return self.svg()
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the picture to a file .svg, .png or .pdf: the whole of it, or nothing."""
+        """Write the picture atomically as .svg, .png or .pdf."""
         forms = {".svg": lambda: self.svg().encode() + b"\n", ".png": self.png, ".pdf": self.pdf}
         write_bytes(path, forms, "save")
 
@@ -129,7 +129,7 @@ class Picture:
 def titled(
     title: str, spoken: str, body: str, left: Number, top: Number, right: Number, bottom: Number
 ) -> Picture:
-    """The picture of what is drawn between these edges, under its title if there is one."""
+    """A picture from markup within these edges, under a title if there is one."""
     # A title may widen a narrow picture a little before it takes a second line.
     size = TITLE_SIZE * BOLD
     room = max(right - left, min(text_width(title, size), TITLE_ROOM))

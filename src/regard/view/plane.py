@@ -1,4 +1,4 @@
-"""The plane: vectors of two numbers as arrows."""
+"""Two-dimensional vectors as arrows."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _vector(argument: str, name: str, vector: Numbers) -> tuple[float, float]:
 
 
 def _plane(tips: Sequence[_Tip]) -> tuple[Axis, Axis]:
-    """The two axes, to one scale, that hold the origin and every tip."""
+    """The two axes, of one scale, that contain the origin and every tip."""
     sides = [tip.x for tip in tips], [tip.y for tip in tips]
     ranges = [(min(0.0, *values), max(0.0, *values)) for values in sides]
     longest = max(high - low for low, high in ranges) or 1.0
@@ -150,7 +150,7 @@ def _arrow(origin: tuple[float, float], end: tuple[float, float], ink: str) -> s
 def _boxes(
     names: list[str], origin: tuple[float, float], ends: list[tuple[float, float]]
 ) -> list[_Box]:
-    """A place for each name just beyond its tip, turned aside where it would lie on another."""
+    """A position for each label just beyond its tip, rotated away from others it would cover."""
     shafts = [
         (origin[0] + (x - origin[0]) * part / 24, origin[1] + (y - origin[1]) * part / 24)
         for x, y in ends

@@ -51,7 +51,7 @@ def _typeset(svg: str, title: str, **options: Any) -> bytes:
 
 
 def _plain(svg: str) -> str:
-    """The picture for a program that knows neither the system's font nor directions.
+    """The SVG for a renderer without system fonts and without the direction attribute.
 
     It orders right-to-left text by itself, but does not turn its anchor; so that is named as it
     is meant.

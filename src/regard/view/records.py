@@ -1,4 +1,4 @@
-"""What a view shows, as plain records that any caller can fill: no model is known here.
+"""The records that a view shows, plain data that any caller can fill.
 
 `Text` is a text in tokens and words, `Layer` one layer of attention between two texts, `Explained`
 the answers to "why this word?", `Compared` one word in two sentences.
@@ -19,7 +19,7 @@ from regard.view.numbers import Array, Numbers, array
 from regard.view.svg import Number
 
 KINDS = ("self", "masked", "cross")
-"""Attention of a text to itself, to what came before in it, or to another text."""
+"""Self-attention, causal self-attention, and attention to another text."""
 SPECIAL = -1
 """The word number of a token that belongs to no word, such as the end of the sentence."""
 
@@ -67,7 +67,7 @@ class Text:
         return cls(" ".join(words), tuple(words), tuple(words), tuple(range(len(words))))
 
     def units(self, tokens: bool = False) -> list[Unit]:
-        """What stands in a view: words, each special token by itself; or every token."""
+        """The units of a view: words and single special tokens; or all tokens."""
         if tokens:
             return [
                 Unit(token, (i,), place)
@@ -86,7 +86,7 @@ class Text:
         ]
 
     def find(self, word: str | int, where: str, occurrence: int = 1) -> int:
-        """The number of a word, given as text (its first occurrence, if not said) or number."""
+        """The index of a word, given as text (by default its first occurrence) or as an index."""
         if not isinstance(word, str):
             if not -len(self.words) <= word < len(self.words):
                 raise WordError(
@@ -105,7 +105,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Unit:
-    """One line of a view: what it is called, its tokens, its word number (−1: special)."""
+    """A word or token of a view: its label, its tokens, its word index (−1: special)."""
 
     label: str
     tokens: tuple[int, ...]
@@ -114,7 +114,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of attention: who asks (``queries``), who is looked at (``keys``), and the look.
+    """One layer of attention: the text that attends, the text attended to, and the `Look`.
 
     ``queries`` and ``keys`` are names of texts; ``look`` is of one text, ``(n, d)`` or
     ``(1, h, n, d)``; ``numbers`` says whether its queries, keys and values are the model's own.
@@ -140,17 +140,17 @@ class Layer:
 
     @property
     def heads(self) -> int:
-        """How many heads there are."""
+        """The number of heads."""
         return self.look.sizes[1]
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """How many queries, and how many keys."""
+        """The numbers of queries and of keys."""
         _, _, queries, keys = self.look.sizes
         return queries, keys
 
     def check(self, texts: dict[str, Text]) -> None:
-        """Raise unless both texts are there, with as many tokens as the look has."""
+        """Raise unless both texts exist and have as many tokens as the `Look`."""
         for role, name, size in zip(
             ("queries", "keys"), (self.queries, self.keys), self.sizes, strict=True
         ):
@@ -168,7 +168,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Method:
-    """One way to say how much each word mattered.
+    """The scores of one explanation method.
 
     Args:
         name: such as "attention", "norm", "rollout", "knockout".
@@ -200,7 +200,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Measures:
-    """What every input word is worth for one written word, by several methods.
+    """The scores of every input word for one written word, by several methods.
 
     Args:
         word: the written word, as the finding about it names it.
@@ -215,7 +215,7 @@ class Measures:
 
 @dataclass(frozen=True)
 class Explained:
-    """Why a word is what it is to the model: several answers, and how far they agree.
+    """The scores of several methods that explain one word.
 
     Args:
         word: number of the word that is explained, in the text ``text``.
@@ -232,7 +232,7 @@ class Explained:
     sentence: str = ""
 
     def check(self, texts: dict[str, Text]) -> None:
-        """Raise unless the words are there and every method scores each of them."""
+        """Raise unless the texts exist and every method scores every word."""
         for name in (self.text, self.looked_at):
             if name not in texts:
                 raise OptionError(
@@ -248,7 +248,7 @@ class Explained:
 
 @dataclass(frozen=True)
 class Side:
-    """A word in one of two sentences: who pulled it where, its neighbours, its translation."""
+    """A word in one of two sentences: what attracted it, its neighbours, its translation."""
 
     words: Sequence[str]
     place: int

@@ -30,7 +30,7 @@ from regard.view.svg import (
 )
 
 FOREMOST = 24
-"""Rows of a table of bars, at most."""
+"""Most rows of a table of bars."""
 BAR = 24
 """Columns of the longest bar of a text."""
 PITCH, COLUMN = 27, 168
@@ -51,17 +51,17 @@ class Table:
     rows: Sequence[str]
     columns: Sequence[str]
     values: Array
-    """``(rows, columns)``; nan where nothing is known."""
+    """``(rows, columns)``; nan where unknown."""
     notes: Sequence[str] = ()
-    """What each column says, in a few words."""
+    """A short explanation of each column."""
     sentence: str = ""
-    """What follows from the numbers."""
+    """The conclusion."""
     footer: str = ""
     is_map: bool = False
     places: int = 2
 
     def foremost(self, most: int = FOREMOST) -> Table:
-        """The rows that some column finds strongest, in their order."""
+        """The ``most`` rows that are strongest in any column, in their order."""
         sizes = np.abs(np.nan_to_num(self.values))
         worth = (sizes / np.maximum(sizes.max(0), 1e-300)).max(1)
         if len(worth) <= most:
@@ -73,7 +73,7 @@ class Table:
         )  # fmt: skip
 
     def data(self) -> dict[str, Any]:
-        """What the page is given, as JSON data."""
+        """The table as JSON data for the page."""
         return {
             "title": self.title,
             "rows": list(self.rows),
