@@ -79,10 +79,10 @@ def escape(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Text in which control characters are drawn as signs, and what is no character as "\ufffd".
+    """Text in which control characters are drawn as signs, and invalid ones as U+FFFD.
 
-    >>> visible("a\tb\x7f")
-    'a␉b\ufffd'
+    >>> visible("a\\tb\\x7f") == "a␉b\\ufffd"
+    True
     """
     return "".join(map(_sign, text))
 
