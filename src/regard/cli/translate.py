@@ -20,7 +20,8 @@ from regard.models import POCKET
 
 if TYPE_CHECKING:
     from regard.translate.strategies import Strategy
-    from regard.translate.translator import Translation, Translator
+    from regard.translate.translation import Translation
+    from regard.translate.translator import Translator
 
 SILENCE = 10.0
 """Seconds without an answer after which it is told how far the translation is."""

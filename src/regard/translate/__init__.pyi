@@ -14,5 +14,5 @@ from regard.translate.strategies import Beam as Beam
 from regard.translate.strategies import Greedy as Greedy
 from regard.translate.strategies import Sampling as Sampling
 from regard.translate.training import train as train
-from regard.translate.translator import Translation as Translation
+from regard.translate.translation import Translation as Translation
 from regard.translate.translator import Translator as Translator

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from regard.attention import Learned, Sinusoidal
 from regard.errors import FileError, OptionError, RegardError
+from regard.files import why
 from regard.nn import Embedding, MultiHeadAttention, Transformer
 from regard.nn.blocks import Block, FeedForward
 from regard.text import Tokenizer
@@ -123,7 +124,7 @@ def export_ctranslate2(
         os.chmod(beside, 0o755)
         os.replace(beside, folder)
     except OSError as error:
-        raise FileError(f"export: cannot write {folder}: {error.strerror or error}") from None
+        raise FileError(f"export: cannot write {folder}: {why(error)}") from None
     finally:
         if beside is not None:
             shutil.rmtree(beside, ignore_errors=True)

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from regard import __version__
 from regard.errors import FileError, OptionError, shape
-from regard.files import check_regular, make_usual, read_regular, write_text
+from regard.files import check_regular, make_usual, read_regular, why, write_text
 from regard.models import BUNDLED, POCKET
 from regard.native import Int8Matrix
 from regard.nn import Transformer, TransformerConfig
@@ -262,8 +262,7 @@ def _write_weights(path: Path, weights: dict[str, Tensor]) -> None:
         make_usual(beside)
         beside.replace(path)
     except (OSError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise FileError(f"save_model: cannot write {path}: {reason}") from None
+        raise FileError(f"save_model: cannot write {path}: {why(error)}") from None
     finally:
         beside.unlink(missing_ok=True)
 

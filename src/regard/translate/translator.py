@@ -6,27 +6,19 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, overload
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.errors import FileError, OptionError
 from regard.native import status
 from regard.nn import Transformer
 from regard.text import Tokenizer, by_length
-from regard.text.words import Span
-from regard.translate.alignment import (
-    Alignment,
-    aligned,
-    attention_to_source,
-    written_spans,
-)
+from regard.translate.alignment import Alignment
 from regard.translate.model_files import (
     TOKENIZER,
     bundled,
@@ -41,54 +33,10 @@ from regard.translate.search import Hypothesis, search
 from regard.translate.splitting import split
 from regard.translate.strategies import Beam, Strategy, check_n_best, check_whole
 from regard.translate.threads import in_threads, useful
+from regard.translate.translation import BATCH, Part, Translation, align_all, joined
 
-BATCH = 8192
-"""Subwords in a batch: sentences × the longest of them × sequences of each that are written."""
 CHUNKS = (16, 256, 4096)
 """How many lines `Translator.stream` reads before it translates: few at first, then more."""
-
-
-@dataclass(frozen=True)
-class _Part:
-    """One of the pieces that a text was translated in; nearly always the whole."""
-
-    start: int
-    """Where in the source it begins."""
-    source: str
-    ids: list[int]
-    found: Hypothesis
-    text: str
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A text in the other language, and how it came about."""
-
-    source: str
-    text: str
-    score: float
-    """log p / length ** length_penalty, of all subwords and the end; 0 for an empty text."""
-    log_probability: float
-    tokens: tuple[str, ...]
-    """The subwords of the text."""
-    alternatives: tuple[Translation, ...] = ()
-    """The others of the n best, in falling order of score."""
-    parts: int = 1
-    """In how many pieces a text was translated that is longer than those the model learned from."""
-    ended: bool = True
-    """False where the model found no end and was cut off."""
-    _parts: tuple[_Part, ...] = field(default=(), repr=False, compare=False)
-    _translator: Translator | None = field(default=None, repr=False, compare=False)
-
-    @cached_property
-    def alignment(self) -> Alignment:
-        """The source words that each target word came from, computed when first asked for."""
-        if self._translator is None:
-            return aligned(self.source, self.text, [])
-        return self._translator.align([self])[0]
-
-    def __str__(self) -> str:
-        return self.text
 
 
 class Translator:
@@ -262,17 +210,17 @@ class Translator:
         found = self._search(
             [ids for *_, ids in pieces], how, n_best, batch, numbers, threads, progress
         )
-        parts: list[list[list[_Part]]] = [[] for _ in texts]
+        parts: list[list[list[Part]]] = [[] for _ in texts]
         for (number, start, source, ids), hypotheses in zip(pieces, found, strict=True):
             said = self.tokenizer.decode_batch([one.tokens for one in hypotheses])
             parts[number].append(
                 [
-                    _Part(start, source, ids, one, text)
+                    Part(start, source, ids, one, text)
                     for one, text in zip(hypotheses, said, strict=True)
                 ]
             )
         power = how.length_penalty if isinstance(how, Beam) else 1.0
-        return [self._joined(text, own, power) for text, own in zip(texts, parts, strict=True)]
+        return [joined(self, text, own, power) for text, own in zip(texts, parts, strict=True)]
 
     def stream(
         self,
@@ -349,35 +297,8 @@ class Translator:
         """
         if isinstance(translations, Translation):
             raise OptionError("align: got one translation, expected a list; use [translation]")
-        parts = [part for one in translations for part in one._parts]
-        weights: dict[int, Tensor] = {}
-        lengths = [max(len(part.ids), len(part.found.tokens)) + 1 for part in parts]
         with evaluating(self.model):
-            for chosen in by_length(lengths, BATCH):
-                sources = [parts[i].ids for i in chosen]
-                targets = [parts[i].found.tokens for i in chosen]
-                found = attention_to_source(self.model, sources, targets, layer)
-                weights.update(zip(chosen, found, strict=True))
-        of_parts = iter(range(len(parts)))
-        return [
-            aligned(
-                one.source,
-                one.text,
-                [
-                    (*self._spans(one, number), weights[next(of_parts)])
-                    for number in range(len(one._parts))
-                ],
-            )
-            for one in translations
-        ]
-
-    def _spans(self, translation: Translation, number: int) -> tuple[list[Span], list[Span]]:
-        """Where the subwords of a part stand in the whole source and in the whole translation."""
-        part = translation._parts[number]
-        before = sum(len(one.text) + 1 for one in translation._parts[:number])
-        source = [(part.start + a, part.start + b) for a, b in self.tokenizer.spans(part.source)]
-        written = written_spans(self.tokenizer, part.found.tokens, part.text)
-        return source, [(before + a, before + b) for a, b in written]
+            return align_all(self.model, self.tokenizer, translations, layer)
 
     def _pieces(self, texts: Sequence[str]) -> list[tuple[int, int, str, list[int]]]:
         """What to search for: the number of the text, where in it, the piece, its subwords."""
@@ -442,32 +363,6 @@ class Translator:
                 for pair in zip(rows, said, strict=True)
             )
         return [found[row] for row in range(len(sources))]
-
-    def _joined(self, source: str, parts: list[list[_Part]], power: float) -> Translation:
-        """A text's translation, of which each part has its n best."""
-        if not parts:
-            return Translation(source, "", 0.0, 0.0, ())
-        ranked = [
-            self._made(source, tuple(part[rank] for part in parts), power)
-            for rank in range(min(map(len, parts)))
-        ]
-        return replace(ranked[0], alternatives=tuple(ranked[1:]))
-
-    def _made(self, source: str, parts: tuple[_Part, ...], power: float) -> Translation:
-        found = [part.found for part in parts]
-        log_p = sum(one.log_probability for one in found)
-        length = sum(len(one.tokens) + one.ended for one in found)
-        return Translation(
-            source,
-            " ".join(part.text for part in parts),
-            found[0].score if len(parts) == 1 else log_p / length**power,
-            log_p,
-            tuple(self.tokenizer.tokens(i for one in found for i in one.tokens)),
-            parts=len(parts),
-            ended=all(one.ended for one in found),
-            _parts=parts,
-            _translator=self,
-        )
 
 
 def _strategy(how: Strategy | None, beam: int | None) -> Strategy:
