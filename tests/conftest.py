@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import re
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,19 +19,63 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 import jaxtyping
 import pytest
-from jaxtyping import install_import_hook
-
-install_import_hook("regard", "beartype.beartype")
-
-import torch  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
-from torch.utils._pytree import tree_leaves  # noqa: E402
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 CHROMIUM = Path("/usr/bin/chromium")
+SOURCE = Path(__file__).parent.parent / "src"
+CHECKED = 20
+"""How many calls of each function are checked in each test: shapes seldom change after that, and
+checking every call took more than half the time of the suite."""
+_calls: Counter[Any] = Counter()
+_jaxtyped = jaxtyping.jaxtyped
+
+
+def _has_shapes(checked: Any) -> bool:
+    """Whether annotations name a shape; the other types are mypy's to check."""
+    names = re.findall(r"\w+", " ".join(map(str, checked.__annotations__.values())))
+    known = vars(sys.modules[checked.__module__])
+    return any(
+        isinstance(known.get(name), type) and hasattr(known[name], "dtypes") for name in names
+    )
+
+
+def check_shapes(checked: Any = None, *, typechecker: Any) -> Any:
+    """In place of the decorator that the import hook applies: checks shapes, and only at first."""
+    if checked is None:
+        return lambda given: check_shapes(given, typechecker=typechecker)
+    if not hasattr(checked, "__annotations__") or not _has_shapes(checked):
+        return checked
+    strict = _jaxtyped(checked, typechecker=typechecker)
+    if isinstance(checked, type):
+        return strict
+
+    @functools.wraps(checked)
+    def counted(*args: Any, **options: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return checked(*args, **options)
+        _calls[checked] += 1
+        call = strict if _calls[checked] <= CHECKED else checked
+        return call(*args, **options)
+
+    return counted
+
+
+jaxtyping.jaxtyped = check_shapes
+jaxtyping.install_import_hook(
+    [
+        ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+        for path in SOURCE.rglob("*.py")
+        if "from jaxtyping import" in path.read_text(encoding="utf-8")
+    ],
+    "beartype.beartype",
+)
 
 
 @pytest.fixture(autouse=True)
 def seed() -> None:
+    _calls.clear()
     torch.manual_seed(0)
 
 
