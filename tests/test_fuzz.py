@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import jaxtyping
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fuzz.__main__ import run
 
-
-@pytest.fixture(autouse=True)
-def _as_users_run() -> Iterator[None]:
-    """Without the checks that the test run adds, which would come before regard's own errors."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
+pytestmark = pytest.mark.usefixtures("as_users_run")
 
 
 @pytest.mark.parametrize(("kind", "count"), [("calls", 250), ("files", 60)])

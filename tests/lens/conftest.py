@@ -22,6 +22,7 @@ from regard.lens.capture.session import current
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer
 from regard.translate import Translator
+from tests.lens.small_models import WIDTH, B, N
 
 TEXT = "The animal didn't cross the street because it was too tired."
 LINES = [TEXT, "The street was too wide.", "Das Tier war zu müde.", "because the bat hit it"]
@@ -146,3 +147,9 @@ def held_bytes() -> Callable[[Seen], int]:
         return sum(found.values())
 
     return count
+
+
+@pytest.fixture
+def x() -> Tensor:
+    """The input of the models of `small_models`."""
+    return torch.randn(B, N, WIDTH)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import jaxtyping
 import jsonschema
 import pytest
 import torch
@@ -69,12 +68,8 @@ class Checked:
 
 
 @pytest.fixture(autouse=True)
-def _as_users_run() -> Iterator[None]:
+def _as_users_run(as_users_run: None) -> None:
     """Without the checks that the test run adds: they take longer than the tiny model does."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(scope="session")

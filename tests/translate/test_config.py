@@ -6,7 +6,6 @@ import math
 from itertools import pairwise
 from pathlib import Path
 
-import jaxtyping
 import pytest
 
 from regard.errors import FileError, OptionError
@@ -107,11 +106,7 @@ def test_a_path_is_as_good_as_its_text(tmp_path: Path) -> None:
         ({"clip": 10**400}, "train: clip is too large, expected at most 18 digits"),
     ],
 )
+@pytest.mark.usefixtures("as_users_run")
 def test_another_type_is_refused(changes: dict[str, object], words: str) -> None:
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)  # which would refuse it in its own words
-    try:
-        with pytest.raises(OptionError, match=words):
-            TrainingConfig(**changes)  # type: ignore[arg-type]
-    finally:
-        jaxtyping.config.update("jaxtyping_disable", before)
+    with pytest.raises(OptionError, match=words):
+        TrainingConfig(**changes)  # type: ignore[arg-type]

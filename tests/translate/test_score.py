@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 
-import jaxtyping
 import pytest
 import torch
 
@@ -127,14 +126,8 @@ def test_nothing_to_score(translator: Translator) -> None:
         ),
     ],
 )
-def test_bad_input(
-    translator: Translator,
-    sources: object,
-    targets: object,
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)  # as users run it
+@pytest.mark.usefixtures("as_users_run")
+def test_bad_input(translator: Translator, sources: object, targets: object, message: str) -> None:
     with pytest.raises(OptionError) as error:
         translator.score(sources, targets)  # type: ignore[call-overload]
     assert str(error.value) == message

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-import jaxtyping
 import numpy as np
 import pytest
 from gensim.models import KeyedVectors
@@ -26,15 +24,6 @@ ROWS = [[1.0, 2.0, 3.0], [4.0, 0.0, 0.0], [3.0, 4.0, 0.0], [0.0, 0.0, 2.0], [0.0
 @pytest.fixture
 def v() -> Vectors:
     return Vectors(WORDS, ROWS)
-
-
-@pytest.fixture
-def _as_users_run() -> Iterator[None]:
-    """Without the checks of the test run, which come before those of the library."""
-    before = jaxtyping.config.jaxtyping_disable
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 def test_a_word(v: Vectors) -> None:
@@ -205,7 +194,7 @@ def test_words_of_a_text() -> None:
     assert words_of(iter(["New York", "a"]), "x") == ["New York", "a"]
 
 
-@pytest.mark.usefixtures("_as_users_run")
+@pytest.mark.usefixtures("as_users_run")
 def test_wrong_arguments(v: Vectors) -> None:
     for call, kind, text in (
         (lambda: v.sentence([]), OptionError,
