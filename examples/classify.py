@@ -1,8 +1,9 @@
 """Train a sentence classifier: an encoder, the mean of its vectors, and one linear layer.
 
-    python examples/classify.py --train FILE --dev FILE
+    python examples/classify.py --train FILE --dev FILE --why "a gorgeous , witty film"
 
 A line is a class (0, 1, …), a space and a sentence. Without files it learns made-up opinions.
+The model is saved, loaded again, and asked which words of a sentence decided.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import time
 import torch
 from torch.nn import functional as F
 
+from regard import Lens
 from regard.nn import Classifier, TransformerConfig
 from regard.text import Tokenizer, padded, read_lines
 
@@ -51,6 +53,8 @@ def main() -> None:
     parser.add_argument("--train", help="sentences to learn from; made-up ones, if not given")
     parser.add_argument("--dev", help="sentences to be judged by")
     parser.add_argument("--epochs", type=int, help="how often all sentences are seen")
+    parser.add_argument("--save", default="classifier.safetensors", help="the trained model")
+    parser.add_argument("--why", action="append", help="a sentence; which words decided?")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     if bool(given.train) != bool(given.dev):
@@ -82,6 +86,14 @@ def main() -> None:
             optimizer.step()
         share = accuracy(model, dev_tokens, dev_labels)
         print(f"epoch {epoch}, {time.monotonic() - began:.0f} s: accuracy on dev {share:.1%}")
+
+    model.save(given.save)
+    lens = Lens(Classifier.load(given.save), tokenizer)
+    for text in given.why or ["the film is moving but dull"]:
+        why = lens.why(text)
+        print(f"{text}: class {why.word}, probability {why.probability:.0%}")
+        decided = sorted(why.words, key=lambda one: one.probability)[:3]
+        print(", ".join(f"without {one.word!r} {one.probability:.0%}" for one in decided))
 
 
 if __name__ == "__main__":

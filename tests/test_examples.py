@@ -14,9 +14,14 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 SAYS = {
-    "classify.py": (r"accuracy on dev 100\.0%",),
+    "classify.py": (r"accuracy on dev 100\.0%", "dull: class 0", r"\nwithout 'dull' \d+%"),
+    "images.py --epochs 1 --picture look.svg": (r"attention over patches +\d", "regression +9"),
     "look.py": ("bit for bit: True", "token 4,000 looks most at token 1,234"),
     "reinforcement.py --updates 2": (r"what it sees now +mean return -\d", r"\d% of its attention"),
+    "recommend.py --epochs 1": (r"item-kNN +HR@10 0\.\d", r"attention +HR@10", "suggested: "),
+    "search.py": (r"static\n  0\.\d", r"contextual\n  0\.\d+  .* the doctor examined"),
+    "speech.py --epochs 1 --speaker voice-1": (r"mean +attention +\d", "answer settled after"),
+    "summarise.py --sentences 2": (r"\d\.\d\d  .*bats sleep",),
     "write.py": (r"that lay in the house that Jack built\.",),
 }
 """Command lines, and patterns of what each prints."""
