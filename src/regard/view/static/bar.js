@@ -1,4 +1,4 @@
-/** The bar: the model, a sentence of one's own, examples, and what to do with the page. */
+/** The header: the model, the input field, examples, and the tools of the page. */
 
 /** @typedef {{label: string, text: string, word: string}} Example */
 
@@ -44,7 +44,7 @@ function bar(model, host, go) {
     try {
       saveText(await host.page(shown), "regard.html", "text/html");
     } catch (error) {
-      tell(error instanceof Error ? error.message : String(error), true);
+      tell(message(error), true);
     }
   }
 

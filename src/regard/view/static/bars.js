@@ -1,4 +1,4 @@
-/** What the model would write, and what each input word is worth. */
+/** The probabilities of the next word, and what each input word contributes. */
 
 const CLEAR = 0.02;
 

@@ -113,7 +113,7 @@ function edges({ pen, dense, wide, high, left, top, place, seen }, reader, state
 }
 
 /**
- * Draws inside a box alone.
+ * Draws clipped to a box.
  * @param {CanvasRenderingContext2D} pen
  * @param {[number, number, number, number]} box
  * @param {() => void} draws
@@ -167,7 +167,7 @@ function labels({ pen, wide, high, left, top, place, seen }, reader, state) {
 }
 
 /**
- * A frame round the chosen cell, and a thinner one round the cell under the pointer.
+ * A frame around the selected cell, and a thinner one around the cell under the pointer.
  * @param {Frame} frame
  * @param {{query: number, key: number}[]} cells
  */

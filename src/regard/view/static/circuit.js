@@ -40,10 +40,8 @@ function circuit(finding, state) {
     const own = two && link.place === "decoder";
     const [x1, x2] = [x(from, link.key), x(to, link.query)];
     const [y1, y2] = [y(from) + 6, own ? y(to) + 6 : y(to) - SIZE];
-    const bend = own ? 34 : (y2 - y1) / 2;
-    const d = own
-      ? `M${x1} ${y1}C${x1} ${y1 + bend} ${x2} ${y2 + bend} ${x2} ${y2}`
-      : `M${x1} ${y1}C${x1} ${y1 + bend} ${x2} ${y2 - bend} ${x2} ${y2}`;
+    const [down, up] = own ? [34, 34] : [(y2 - y1) / 2, (y1 - y2) / 2];
+    const d = `M${x1} ${y1}C${x1} ${y1 + down} ${x2} ${y2 + up} ${x2} ${y2}`;
     const title = `${PLACES[link.place] ?? link.place}, layer ${link.layer}, head ${link.head}: attention ${link.attention.toFixed(2)}, ${link.measured ? "" : "about "}${fixed(link.effect, 2)} when cut`;
     const path = draw(
       "path",

@@ -1,4 +1,4 @@
-/** The payload, read: sparse rows decoded when they are first wanted, tokens merged to words. */
+/** The payload: sparse rows are decoded on first use, and tokens merged to words. */
 
 /**
  * @typedef {object} TextData

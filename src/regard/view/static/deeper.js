@@ -7,7 +7,7 @@
  */
 
 /**
- * The folded part of the page; each view is made when it is opened, for what is selected then.
+ * The collapsed part of the page; each view is built when it is opened, for the current selection.
  * @param {() => Reader | null} reader
  * @param {PagePayload} payload
  * @param {Host | null} host
@@ -85,8 +85,7 @@ function deeper(reader, payload, host, loaded, changed) {
       .then(view)
       .then(
         (made) => made && panel.replaceChildren(made),
-        (error) =>
-          panel.replaceChildren(make("p.note.failed", { role: "alert" }, String(error.message))),
+        (error) => panel.replaceChildren(failure(error)),
       );
   }
 
@@ -236,8 +235,7 @@ function form(host, done, finding) {
       });
       done.replaceChildren(compareView(found.compared));
     } catch (error) {
-      const told = error instanceof Error ? error.message : String(error);
-      done.replaceChildren(make("p.note.failed", { role: "alert" }, told));
+      done.replaceChildren(failure(error));
     }
   };
   return make(
@@ -247,6 +245,11 @@ function form(host, done, finding) {
     other,
     make("button", { type: "submit" }, "Compare"),
   );
+}
+
+/** @param {unknown} error */
+function failure(error) {
+  return make("p.note.failed", { role: "alert" }, message(error));
 }
 
 function isDark() {

@@ -90,6 +90,11 @@ function direction(text) {
   return first !== null && strong.test(first[0]) ? "rtl" : "ltr";
 }
 
+/** What an error says. @param {unknown} error */
+function message(error) {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /**
  * A weight, with three decimals.
  * @param {number} weight

@@ -2,8 +2,8 @@
  * The matrix view: the whole map of one head on a canvas, from far away down to single cells.
  *
  * It draws from sparse rows: far away each pixel holds the strongest link under it, near by every
- * cell is a square with its number. The strips at the edges are summaries over everything, kept or
- * not: at the left how spread out each row is, at the top how much each word is looked at.
+ * cell is a square with its number. The strips at the edges summarise all weights, kept or not: on
+ * the left the entropy of each row, at the top the attention that each word receives.
  */
 
 /**

@@ -1,4 +1,4 @@
-/** Tables: what each word is worth by every method, and layer by layer. */
+/** Tables: the scores of each word by every method, and its weights layer by layer. */
 
 /**
  * @typedef {object} TableData See `Table` in table.py.

@@ -59,7 +59,7 @@ function show(root, payload, host) {
         if (reader !== null && change.asks >= reader.units(textOf(reader)).list.length) return;
       }
     } catch (error) {
-      top.tell(error instanceof Error ? error.message : String(error), true);
+      top.tell(message(error), true);
       return;
     }
     const moved = change.written !== undefined || change.asks !== undefined;
@@ -77,7 +77,7 @@ function show(root, payload, host) {
     remember();
   }
 
-  /** Has the finding about a written word, asked for if need be. @param {number} position */
+  /** Loads the finding about a written word unless it is there. @param {number} position */
   async function write(position) {
     if (host === null || findings.some((one) => one.position === position)) return;
     top.tell("Looking …");
@@ -115,14 +115,14 @@ function show(root, payload, host) {
       await select({ written: findings[0].position });
       return true;
     } catch (error) {
-      if (own === visits) top.tell(error instanceof Error ? error.message : String(error), true);
+      if (own === visits) top.tell(message(error), true);
       return false;
     } finally {
       if (own === visits) wrap.removeAttribute("aria-busy");
     }
   }
 
-  /** The selection goes into the address of a served page. */
+  /** Writes the selection into the URL of a served page. */
   function remember() {
     if (host === null || findings.length === 0) return;
     const { asks, word, layer, head, cut } = state;
@@ -206,7 +206,7 @@ function show(root, payload, host) {
     depths.update(null, state);
   }
 
-  /** What the address asks for, or the first example. */
+  /** Shows what the URL asks for, or the first example. */
   async function opened() {
     const said = new URLSearchParams(location.search);
     const [first] = host?.examples ?? [];
@@ -253,7 +253,7 @@ function textOf({ payload: { explained, texts, layers } }) {
 }
 
 /**
- * The word a page of attention alone begins with: the explained one, else the last.
+ * The word that a page without findings starts with: the explained one, else the last.
  * @param {Reader} reader
  */
 function begin(reader) {

@@ -134,7 +134,7 @@ function strip(finding, most, text) {
 }
 
 /**
- * Brings the selected word into sight.
+ * Scrolls to the selected word.
  * @param {Element} root
  * @param {State} state
  */
