@@ -20,7 +20,7 @@ from pathlib import Path
 from timing import machine
 
 from regard.text import EncodedPairs, Tokenizer
-from regard.translate.precision import PRECISIONS
+from regard.translate.precision import TRAINING
 
 REGARD = {"torchrun --nproc-per-node 2 -m regard train": 2, "regard train": 1}
 """How it is started, and how many workers it has then."""
@@ -135,7 +135,7 @@ def main() -> None:
             f"`{command}`, {precision}": regard(
                 given.run, folder, given.updates, workers, precision
             )
-            for precision in PRECISIONS
+            for precision in TRAINING
             for command, workers in REGARD.items()
         }
         found["`python -m joeynmt train`"] = joeynmt(folder, given.updates // 2)

@@ -35,7 +35,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from regard.memory import keep_freed_memory
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Batch, Batches, EncodedPairs, Tokenizer
-from regard.translate.precision import products_in
+from regard.translate.precision import Precision
 
 DROPOUT, SMOOTHING = 0.3, 0.1
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "addmm_")
@@ -52,7 +52,7 @@ def updating(model: nn.Module, loss: Callable[[Batch], Tensor], precision: str) 
 
     def step(batch: Batch) -> None:
         optimizer.zero_grad(set_to_none=True)
-        with products_in(precision):
+        with Precision(precision).autocast(torch.device("cpu")):
             total = loss(batch)
         (total / batch.tokens).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -27,7 +27,6 @@ from fuzz import small
 from regard.errors import RegardError
 from regard.nn import TransformerConfig
 from regard.translate import DataConfig, RunConfig, TrainingConfig, ValidationConfig
-from regard.translate.progress import Progress
 from regard.translate.training import train
 
 STEPS = 24
@@ -56,7 +55,7 @@ def started(out: Path, most_bytes: int | None = None) -> int:
         if most_bytes is not None:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
-        train(configuration(), out, Progress(out, quiet=True))
+        train(configuration(), out, ())
         status = 0
     except RegardError:
         status = REFUSED

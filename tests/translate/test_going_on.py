@@ -17,14 +17,14 @@ from safetensors.torch import load_file
 
 from regard.errors import FileError, RegardError
 from regard.translate import RunConfig, train
+from regard.translate.events import Terminal
 from regard.translate.locking import locked
-from regard.translate.progress import Progress
 
 
 def told(config: RunConfig, out: Path) -> str:
     """What a run says."""
     file = io.StringIO()
-    train(config, out, Progress(out, Console(file=file)))
+    train(config, out, [Terminal(Console(file=file))])
     return file.getvalue()
 
 
@@ -61,7 +61,7 @@ def test_without_sacrebleu_the_loss_alone_judges(
 ) -> None:
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     said = told(short, tmp_path / "run")
-    assert said.count("Going on without BLEU: bleu: sacrebleu is not installed; pip install") == 1
+    assert said.count("Continuing without BLEU: bleu: sacrebleu is not installed; pip install") == 1
     assert not any("bleu" in line for line in logged(tmp_path / "run", "valid"))
 
 
@@ -112,7 +112,7 @@ def test_a_run_that_goes_on_knows_the_last_bleu(short: RunConfig, tmp_path: Path
     before = logged(out, "valid")[1]
     assert "averaged" not in before
     said = told(longer(short, max_steps=6), out)
-    line = said.split("Going on from the checkpoint of update 4.")[1].split("update 6  ")[1]
+    line = said.split("Resuming from the checkpoint of update 4.")[1].split("update 6  ")[1]
     assert line.splitlines()[0].endswith(f"  BLEU {before['bleu']:.1f}")
 
 
@@ -145,7 +145,7 @@ def test_an_older_checkpoint_of_another_model_is_done_without(
     shutil.rmtree(out / "checkpoints" / "step-00000002")
     shutil.copytree(other / "checkpoints" / "step-00000002", out / "checkpoints" / "step-00000002")
     said = told(short, out)
-    assert "encoder.blocks.1.attention.b_k is no part of this one; doing without it" in said
+    assert "encoder.blocks.1.attention.b_k is no part of this one; continuing without it" in said
 
 
 def test_fine_tuning_goes_on_without_the_other_model(short: RunConfig, tmp_path: Path) -> None:
@@ -179,5 +179,5 @@ def test_damaged_checkpoints_do_not_pass_for_the_newest(short: RunConfig, tmp_pa
             file.write(b"x")
     said = told(often, out)
     assert "going back to the checkpoint before it" in said
-    assert "Going on from the checkpoint of update 2." in said
+    assert "Resuming from the checkpoint of update 2." in said
     assert [path.name[-1] for path in sorted(checkpoints.iterdir())][-2:] == ["3", "4"]

@@ -15,9 +15,7 @@ from regard.lens import watch
 from regard.native import loaded
 from regard.nn import Transformer
 from regard.translate import Beam, Greedy, RunConfig, TrainingConfig, Translator, train
-from regard.translate import training as module
-from regard.translate.precision import products_in
-from regard.translate.progress import Progress
+from regard.translate.precision import Precision
 from regard.translate.search import search
 from regard.translate.writing import Writer
 
@@ -32,7 +30,7 @@ def narrow(config: RunConfig) -> RunConfig:
 def quietly(config: RunConfig, out: Path, **changes: object) -> dict[str, torch.Tensor]:
     """The weights that training leaves in a folder."""
     config = replace(config, training=replace(config.training, **changes))
-    return load_file(train(config, out, Progress(out, quiet=True)) / "model.safetensors")
+    return load_file(train(config, out, ()) / "model.safetensors")
 
 
 # Training
@@ -81,7 +79,7 @@ def test_that_it_does_not_pay_is_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for pays in (False, True):
-        monkeypatch.setattr(module, "bfloat16_pays", lambda pays=pays: pays)
+        monkeypatch.setattr(Precision, "pays", lambda precision, pays=pays: pays)
         config = replace(narrow, training=replace(narrow.training, max_steps=2))
         train(config, tmp_path / str(pays))
         assert ("multiplies no faster in bfloat16" in capsys.readouterr().err) is not pays
@@ -131,7 +129,7 @@ def test_products_are_in_it(pocket: Translator) -> None:
         model.output.copy_(model.output[:1].bfloat16().expand(32, -1))
         model.output[9] *= 1 + 2**-12
         for precision in ("float32", "bfloat16"):
-            with products_in(precision):
+            with Precision(precision).autocast(torch.device("cpu")):
                 writer = Writer(model, [[3, 4, 5]], [4])
             (logits,) = writer.logits(torch.tensor([[1]]))
             assert (len(logits.unique()) == 1) is (precision == "bfloat16")
@@ -192,7 +190,7 @@ def test_torchs_threads_change_nothing_where_it_writes(pocket: Translator) -> No
     try:
         for count in (1, 2):
             torch.set_num_threads(count)
-            with products_in("bfloat16"):
+            with Precision.BFLOAT16.autocast(torch.device("cpu")):
                 found.append(search(pocket.model, sources, Beam(5), most=4, memory=memory))
     finally:
         torch.set_num_threads(before)

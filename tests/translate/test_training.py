@@ -14,11 +14,10 @@ from safetensors.torch import load_file
 from regard.errors import FileError, OptionError, RegardError
 from regard.text import Tokenizer
 from regard.translate import RunConfig, Translator, train
-from regard.translate.progress import Progress
 
 
 def quietly(config: RunConfig, out: Path) -> Path:
-    return train(config, out, Progress(out, quiet=True))
+    return train(config, out, ())
 
 
 def longer(config: RunConfig, **changes: object) -> RunConfig:
@@ -110,7 +109,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(
     train(config, tmp_path / "run")
     told = capsys.readouterr().err
     assert "model.safetensors: damaged: not what was written; going back" in told
-    assert "Going on from the checkpoint of update 15." in told
+    assert "Resuming from the checkpoint of update 15." in told
     quietly(config, tmp_path / "whole")
     assert_same(tmp_path / "run", tmp_path / "whole")
 
@@ -205,7 +204,7 @@ def test_only_some_parts_learn(
         config, init_from=str(first), trainable="encoder.blocks.0.attention decoder.blocks"
     )
     train(some, tmp_path / "whole")
-    assert "of which learn)" in capsys.readouterr().err
+    assert "of which are trained)" in capsys.readouterr().err
     before, after = weights(first), weights(tmp_path / "whole")
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     named = {
@@ -355,8 +354,8 @@ def test_checkpoints_that_are_gone_are_missed_aloud(
     config = judged(longer(config, max_steps=2), valid_every=2)
     out = quietly(config, tmp_path / "run")
     shutil.rmtree(out / "checkpoints")
-    train(config, out, Progress(out))
-    assert "No checkpoint of this run is left: beginning anew." in capsys.readouterr().err
+    train(config, out)
+    assert "No checkpoint of this run is left: starting again." in capsys.readouterr().err
 
 
 def test_a_damaged_best_checkpoint_does_not_lose_the_run(
@@ -367,8 +366,8 @@ def test_a_damaged_best_checkpoint_does_not_lose_the_run(
     (out / "model.safetensors").unlink()
     damaged = out / "checkpoints" / "step-00000003" / "model.safetensors"
     damaged.write_bytes(damaged.read_bytes()[:-9])
-    train(config, out, Progress(out))
-    assert "doing without it" in capsys.readouterr().err
+    train(config, out)
+    assert "continuing without it" in capsys.readouterr().err
     assert (out / "model.safetensors").exists()
 
 
@@ -387,7 +386,7 @@ def test_pairs_of_the_validation_part_are_left_out_and_said(
         target=str(tmp_path / Path(data.target).name),
     )
     out = tmp_path / "run"
-    train(replace(longer(config, max_steps=1), data=changed), out, Progress(out))
+    train(replace(longer(config, max_steps=1), data=changed), out)
     assert "1 left out: in the validation part as well" in capsys.readouterr().err
 
 
@@ -397,7 +396,7 @@ def test_sentences_without_a_position_are_left_out_and_said(
     narrow = replace(longer(config, max_steps=1), model=replace(
         config.model, position="learned", max_length=12))  # fmt: skip
     out = tmp_path / "run"
-    train(narrow, out, Progress(out))
+    train(narrow, out)
     assert "Sentences of more than 11 subwords have no position: left out." in (
         capsys.readouterr().err
     )

@@ -133,7 +133,7 @@ def test_a_lost_worker_is_restarted_and_training_goes_on(corpus: Any, tmp_path: 
     os.kill(workers[1], signal.SIGKILL)
     _, told = process.communicate(timeout=400)
     assert process.returncode == 0, told
-    assert "Going on from the checkpoint of update" in told
+    assert "Resuming from the checkpoint of update" in told
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     assert max(line["step"] for line in log) == 150
     assert (out / "model.safetensors").exists()

@@ -20,16 +20,15 @@ from regard.translate import (
     train,
 )
 from regard.translate.checkpoint import Checkpoints
-from regard.translate.progress import Progress
+from regard.translate.events import Sink
 
 
-class Stopping(Progress):
-    """What tells of a run, until somebody stops it after its second validation."""
+class Stopping(Sink):
+    """Interrupts a run after its second validation."""
 
     validated = 0
 
     def valid(self, figures: dict[str, Any]) -> None:
-        super().valid(figures)
         self.validated = figures["step"]
 
     @property
@@ -51,7 +50,7 @@ def stopped(corpus: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ValidationConfig(valid_every=10, checkpoint_every=5, select_by="loss", average=2),
     )  # fmt: skip
     with pytest.raises(KeyboardInterrupt):
-        train(config, folder, Stopping(folder, quiet=True))
+        train(config, folder, [Stopping()])
     assert not (folder / "model.json").exists()
     return folder
 

@@ -278,6 +278,19 @@ def weighted_sum(
     return torch.bmm(weights.reshape(b * g, h // g * n, m), v).view(b, h, n, e)
 
 
+def masked_softmax(scores: Float[Tensor, "*bh q k"]) -> Float[Tensor, "*bh q k"]:
+    """Softmax over the keys; exactly 0, with gradient 0, in rows that are -inf throughout."""
+    nothing = (scores == -torch.inf).all(-1, keepdim=True)
+    return torch.softmax(scores.masked_fill(nothing, 0.0), -1).masked_fill(nothing, 0.0)
+
+
+def masked_logsumexp(scores: Float[Tensor, "*bh q k"]) -> Float[Tensor, "*bh q"]:
+    """Log-sum-exp over the keys; -inf, with gradient 0, in rows that are -inf throughout."""
+    nothing = (scores == -torch.inf).all(-1, keepdim=True)
+    sums = scores.masked_fill(nothing, 0.0).logsumexp(-1)
+    return sums.masked_fill(nothing.squeeze(-1), -torch.inf)
+
+
 def values_unavailable(*tensors: Tensor) -> bool:
     """Whether no decision can depend on elements: while tracing, and for tensors without data."""
     return torch.compiler.is_compiling() or any(map(_without_data, tensors))

@@ -18,6 +18,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from regard.attention.call import masked_softmax
+
 SATURATED = 1e-3
 """Below this weight of all other keys, their weights are computed anew instead of divided by it."""
 
@@ -44,8 +46,7 @@ def link_effects(
     >>> effects  # without the first key the output is 3 instead of 2, without the second 1
     tensor([[ 2., -2.]])
     """
-    empty = (scores == -torch.inf).all(-1, keepdim=True)
-    weights = torch.softmax(scores, -1).masked_fill(empty, 0.0)
+    weights = masked_softmax(scores)
     whole = (weights * gradient_of_weights).sum(-1, keepdim=True)  # g · o
     pull = weights * (whole - gradient_of_weights)
     if groups is not None:

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from regard.attention.call import Call, Span, autocast_disabled, repeat_kv
+from regard.attention.call import Call, Span, autocast_disabled, masked_softmax, repeat_kv
 from regard.attention.kernels import native, select
 from regard.attention.link_effects import link_effects
 from regard.attention.masks import Both, Mask
@@ -443,8 +443,7 @@ class Look:
         if self._sinks is not None:
             scores = self._with_sink(scores, queries, heads)
             return torch.softmax(scores, -1)[..., :-1].nan_to_num_()
-        nothing = (scores == -torch.inf).all(-1, keepdim=True)
-        return torch.softmax(scores, -1).masked_fill_(nothing, 0.0)
+        return masked_softmax(scores)
 
 
 def _versions(call: Call) -> list[int]:

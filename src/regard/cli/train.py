@@ -1,16 +1,14 @@
 """``regard train``: a translation model from two files of sentences.
 
-Every field of the configuration is an option here, with its docstring as help.
+Every field of the configuration is an option here; its annotation has the help text.
 """
 
 from __future__ import annotations
 
-import ast
 import inspect
-import textwrap
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -27,14 +25,13 @@ PANELS = {"data": "Data", "model": "Model", "training": "Training", "validation"
 
 def train(**given: Any) -> None:
     """Train a translation model; the same command again resumes where it was stopped."""
-    from regard.translate.progress import Progress
     from regard.translate.training import train as run
     from regard.translate.workers import Workers
 
     out: Path = given.pop("out")
     quiet = given.pop("quiet")
     with Workers.joined() as workers:
-        run(_asked(given), out, Progress(out, quiet=quiet))
+        run(_asked(given), out, () if quiet else None)
         if workers.first:
             _plot(out)
 
@@ -80,7 +77,7 @@ def _weights(given: list[str]) -> dict[str, float]:
 
 def _plot(folder: Path) -> None:
     """Loss and BLEU over the updates, beside the model."""
-    from regard.translate.progress import LOG, read_log
+    from regard.translate.events import LOG, read_log
     from regard.view import lines
 
     log = read_log(folder / LOG) if (folder / LOG).exists() else []
@@ -110,9 +107,10 @@ def _options() -> inspect.Signature:
         _option("quiet", bool, False, "Say nothing but errors.", "--quiet"),
     ]
     for section, kind in SECTIONS.items():
-        help_texts, defaults = _docstrings(kind), {one.name: one.default for one in fields(kind)}
+        hints = get_type_hints(kind, include_extras=True)
+        defaults = {one.name: one.default for one in fields(kind)}
         for name, plain in field_types(kind).items():
-            text = help_texts[name]
+            text = hints[name].__metadata__[0]
             if name in CHOSEN:
                 text = f"{text} {AUTO}"
             elif defaults[name] not in ("", None, MISSING):
@@ -132,22 +130,6 @@ def _option(
         default=inspect.Parameter.empty if default is ... else default,
         annotation=Annotated[kind, option],
     )
-
-
-def _docstrings(kind: type) -> dict[str, str]:
-    """The text under each field of a dataclass."""
-    (found,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    assert isinstance(found, ast.ClassDef)
-    texts: dict[str, str] = {}
-    for before, after in zip(found.body, found.body[1:], strict=False):
-        if (
-            isinstance(before, ast.AnnAssign)
-            and isinstance(before.target, ast.Name)
-            and isinstance(after, ast.Expr)
-            and isinstance(after.value, ast.Constant)
-        ):
-            texts[before.target.id] = " ".join(str(after.value.value).split())
-    return texts
 
 
 train.__signature__ = _options()  # type: ignore[attr-defined]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Annotated, Any
 
 from regard.errors import OptionError
 
@@ -23,40 +23,43 @@ class TransformerConfig:
     128
     """
 
-    vocabulary: int = 8000
-    """How many subwords there are, source and target together."""
-    width: int = 512
-    """Of a word's vector, all through the model."""
-    encoder_depth: int = 6
-    """Blocks in the encoder."""
-    decoder_depth: int = 6
-    """Blocks in the decoder."""
-    heads: int = 8
-    """Attention heads, each width / heads wide."""
-    kv_heads: int | None = None
-    """Heads of keys and values, a divisor of heads; as many, if not said."""
-    feed_forward: int = 2048
-    """Inner width of the feed-forward networks."""
-    activation: str = "relu"
-    """Of the feed-forward networks: relu, gelu, silu or swiglu."""
-    norm: str = "layernorm"
-    """layernorm or rmsnorm."""
-    norm_place: str = "after"
-    """before each sublayer, or after the sum with its input, as in the paper."""
-    final_norm: bool | None = None
-    """Whether encoder and decoder end with a norm; if not said, only with norms before."""
-    norm_eps: float | None = None
-    """Added to the variance; if not said, 1e-5, and 1e-6 for rmsnorm."""
-    position: str = "sinusoidal"
-    """How order is told: sinusoidal, learned, rotary or alibi."""
-    max_length: int = 1024
-    """The longest sequence that learned positions have rows for."""
-    tied: bool = True
-    """Whether source, target and output embeddings are one matrix."""
-    output_bias: bool = False
-    """Whether the logits have a bias."""
-    dropout: float = 0.1
-    """Of each sublayer's output and of the embeddings, while training."""
+    vocabulary: Annotated[int, "How many subwords there are, source and target together."] = 8000
+    width: Annotated[int, "Width of the vectors throughout the model."] = 512
+    encoder_depth: Annotated[int, "Blocks in the encoder."] = 6
+    decoder_depth: Annotated[int, "Blocks in the decoder."] = 6
+    heads: Annotated[int, "Attention heads, each width / heads wide."] = 8
+    kv_heads: Annotated[
+        int | None,
+        "Heads of keys and values, a divisor of heads; as many as heads if not given.",
+    ] = None
+    feed_forward: Annotated[int, "Inner width of the feed-forward networks."] = 2048
+    activation: Annotated[
+        str, "Activation of the feed-forward networks: relu, gelu, silu or swiglu."
+    ] = "relu"
+    norm: Annotated[str, "Kind of norm: layernorm or rmsnorm."] = "layernorm"
+    norm_place: Annotated[
+        str,
+        "Norm before each sublayer, or after the sum with its input, as in the paper.",
+    ] = "after"
+    final_norm: Annotated[
+        bool | None,
+        "Whether encoder and decoder end with a norm; if not given, only with norms before.",
+    ] = None
+    norm_eps: Annotated[
+        float | None,
+        "Added to the variance; if not given, 1e-5, and 1e-6 for rmsnorm.",
+    ] = None
+    position: Annotated[
+        str,
+        "How positions are encoded: sinusoidal, learned, rotary or alibi.",
+    ] = "sinusoidal"
+    max_length: Annotated[int, "The longest sequence that learned positions have rows for."] = 1024
+    tied: Annotated[bool, "Whether source, target and output embeddings are one matrix."] = True
+    output_bias: Annotated[bool, "Whether the logits have a bias."] = False
+    dropout: Annotated[
+        float,
+        "Dropout of each sublayer's output and of the embeddings, in training.",
+    ] = 0.1
 
     def __post_init__(self) -> None:
         for name in ("vocabulary", "width", "heads", "feed_forward", "max_length"):

@@ -11,6 +11,7 @@ from regard.errors import OptionError, ShapeError, shape
 from regard.nn.cache import Cache
 from regard.nn.config import TransformerConfig
 from regard.nn.loss import Loss, loss_of_words
+from regard.nn.sampling import likeliest
 from regard.nn.transformer import Decoder, Embedding
 
 
@@ -126,14 +127,9 @@ def draw(
         return logits.argmax(-1)
     # The largest is 0, so that no temperature makes it infinite.
     logits = (logits - logits.amax(-1, keepdim=True)) / temperature
-    if top_k is not None and top_k < logits.shape[-1]:
-        largest = logits.topk(top_k, -1)
-        logits = torch.full_like(logits, -torch.inf).scatter(-1, largest.indices, largest.values)
-    if top_p is not None and top_p < 1:
-        p, order = logits.softmax(-1).sort(-1, descending=True)
-        late = p.cumsum(-1) - p >= top_p
-        logits = logits.masked_fill(late.scatter(-1, order, late), -torch.inf)
-    return torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]
+    p, words = likeliest(logits, top_k, top_p)
+    p = torch.zeros_like(logits).scatter(-1, words, p)
+    return torch.multinomial(p, 1, generator=generator)[:, 0]
 
 
 def _check(

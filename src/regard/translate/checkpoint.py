@@ -34,21 +34,21 @@ ADAM = ("step", "exp_avg", "exp_avg_sq")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One that was read: everything that a run needs to go on."""
+    """One that was read: everything that a run needs to resume."""
 
     step: int
     model: Tensors
     optimizer: Tensors
     state: dict[str, Any]
 
-    def misfit(self, weights: Tensors, learning: Iterable[str]) -> str | None:
-        """Why this is no checkpoint of a model with such weights, some of which learn, or None."""
+    def misfit(self, weights: Tensors, trainable: Iterable[str]) -> str | None:
+        """Why this is no checkpoint of a model with such weights, or None."""
         for name in sorted(weights.keys() ^ self.model.keys()):
             return f"{name} is {'missing' if name in weights else 'no part of this one'}"
         for name, weight in weights.items():
             if self.model[name].shape != weight.shape:
                 return f"{name} has shape {shape(self.model[name])}, expected {shape(weight)}"
-        for wanted in (f"{name}|{key}" for name in learning for key in ADAM):
+        for wanted in (f"{name}|{key}" for name in trainable for key in ADAM):
             if wanted not in self.optimizer:
                 return f"{wanted} is missing"
         return None
@@ -93,7 +93,7 @@ class Checkpoints:
             ) from None
 
     def left(self, step: int) -> str:
-        """What a run that must stop at this update can go on from, in words."""
+        """What a run that must stop at this update can resume from, in words."""
         there = [one for one in self.steps() if one < step]
         if not there:
             return "no checkpoint was written before"

@@ -14,11 +14,11 @@ import tomllib
 import types
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from regard.errors import FileError, OptionError
 from regard.nn.config import PRESETS, TransformerConfig
-from regard.translate.precision import PRECISIONS
+from regard.translate.precision import TRAINING
 from regard.translate.scoring import TOKENIZERS
 
 
@@ -26,30 +26,46 @@ from regard.translate.scoring import TOKENIZERS
 class DataConfig:
     """Which sentences, and how they are cut into subwords."""
 
-    source: str | Path = ""
-    """Sentences to translate, one a line; plain or .gz. Or both columns in one .tsv file."""
-    target: str | Path = ""
-    """Their translations, line by line; left out when the source is a .tsv file."""
-    valid_source: str | Path = ""
-    """Sentences to validate on; if not given, some are split off from the training data."""
-    valid_target: str | Path = ""
-    """Their translations."""
-    subwords: str = "unigram"
-    """How words are cut: unigram, or bytes (byte-level pairs)."""
-    longest: int = 256
-    """Pairs with more subwords than this on a side are skipped, and counted."""
-    max_ratio: float = 4.0
-    """Pairs are dropped when one side has so many times the subwords of the other."""
-    drop_duplicates: bool = True
-    """Whether a pair that comes twice is dropped the second time."""
-    mix: dict[str, float | int] = field(default_factory=dict)
-    """Instead of a source: several .tsv files, each with how often an epoch has each of its pairs,
-    as in tatoeba.tsv=2."""
-    context: bool = False
-    """Whether .tsv files have the sentence before the source in a third column, and its translation
-    in a fourth; they are put before the pair."""
-    tokenizer: str | Path = ""
-    """A tokenizer.json whose subwords are used instead of new ones."""
+    source: Annotated[
+        str | Path,
+        "Sentences to translate, one a line; plain or .gz. Or both columns in one .tsv file.",
+    ] = ""
+    target: Annotated[
+        str | Path,
+        "Their translations, line by line; left out when the source is a .tsv file.",
+    ] = ""
+    valid_source: Annotated[
+        str | Path,
+        "Sentences to validate on; if not given, some are split off from the training data.",
+    ] = ""
+    valid_target: Annotated[str | Path, "Their translations."] = ""
+    subwords: Annotated[str, "How words are cut: unigram, or bytes (byte-level pairs)."] = "unigram"
+    longest: Annotated[
+        int,
+        "Pairs with more subwords than this on a side are skipped, and counted.",
+    ] = 256
+    max_ratio: Annotated[
+        float,
+        "Pairs are dropped when one side has this many times the subwords of the other.",
+    ] = 4.0
+    drop_duplicates: Annotated[
+        bool,
+        "Whether a pair that comes twice is dropped the second time.",
+    ] = True
+    mix: Annotated[
+        dict[str, float | int],
+        "Instead of a source: several .tsv files, each with how often an epoch has each of its "
+        "pairs, as in tatoeba.tsv=2.",
+    ] = field(default_factory=dict)
+    context: Annotated[
+        bool,
+        "Whether .tsv files have the sentence before the source in a third column, and its "
+        "translation in a fourth; they are put before the pair.",
+    ] = False
+    tokenizer: Annotated[
+        str | Path,
+        "A tokenizer.json whose subwords are used instead of new ones.",
+    ] = ""
 
     def __post_init__(self) -> None:
         _settle_types(self)
@@ -63,43 +79,56 @@ class DataConfig:
 class TrainingConfig:
     """How the model is fitted to the data."""
 
-    epochs: int = 60
-    """How often all sentences are seen."""
-    max_steps: int | None = None
-    """So many updates in all, whatever the epoch."""
-    stop_at: int | None = None
-    """Stop after this update, in the middle of the schedule, for another run to go on from."""
-    batch_tokens: int = 4096
-    """Tokens in a batch, each side, padding included; all workers together."""
-    accumulate: int = 1
-    """Batches whose gradients are added up before an update."""
-    learning_rate: float | None = None
-    """The highest, reached at the end of the warm-up; 1/√(width · warmup), if not said."""
-    warmup: int = 2000
-    """Updates in which the learning rate rises from 0."""
-    schedule: str = "inverse_sqrt"
-    """Then it falls with the inverse square root of the update, or as a cosine to 0."""
-    smoothing: float = 0.1
-    """Label smoothing: the share of the target spread evenly over all subwords."""
-    weight_decay: float = 0.0
-    """Pulls weights towards 0, apart from the gradient (AdamW)."""
-    clip: float = 1.0
-    """Gradients longer than this are shortened to it; 0: never."""
-    init_from: str | Path = ""
-    """Start from the weights and subwords of this model's folder: fine-tuning."""
-    precision: str = "float32"
-    """Of products: float32, or bfloat16, which processors with AVX-512 BF16 or AMX compute about
-    twice as fast; weights, the sums between layers and the validation are float32 all the same."""
-    trainable: str = ""
-    """With `init_from`, the modules to train, by name: "encoder.blocks.3 encoder.norm". All others
-    are frozen; if not given, none is."""
-    seed: int = 1
-    """The same seed, data and machine give the same model, bit for bit."""
+    epochs: Annotated[int, "How often all sentences are seen."] = 60
+    max_steps: Annotated[int | None, "At most this many updates, whatever the epoch."] = None
+    stop_at: Annotated[
+        int | None,
+        "Stop after this update, in the middle of the schedule, for another run to resume from.",
+    ] = None
+    batch_tokens: Annotated[
+        int,
+        "Tokens in a batch, each side, padding included; all workers together.",
+    ] = 4096
+    accumulate: Annotated[int, "Batches whose gradients are added up before an update."] = 1
+    learning_rate: Annotated[
+        float | None,
+        "The highest, reached at the end of the warm-up; 1/√(width · warmup) if not given.",
+    ] = None
+    warmup: Annotated[int, "Updates in which the learning rate rises from 0."] = 2000
+    schedule: Annotated[
+        str,
+        "Then it falls with the inverse square root of the update, or as a cosine to 0.",
+    ] = "inverse_sqrt"
+    smoothing: Annotated[
+        float,
+        "Label smoothing: the share of the target spread evenly over all subwords.",
+    ] = 0.1
+    weight_decay: Annotated[
+        float,
+        "Pulls weights towards 0, apart from the gradient (AdamW).",
+    ] = 0.0
+    clip: Annotated[float, "Gradients longer than this are shortened to it; 0: never."] = 1.0
+    init_from: Annotated[
+        str | Path,
+        "Start from the weights and subwords of this model's folder: fine-tuning.",
+    ] = ""
+    precision: Annotated[
+        str,
+        "Precision of products: float32, or bfloat16, which processors with AVX-512 BF16 or AMX "
+        "compute about twice as fast; weights, the sums between layers and the validation stay "
+        "float32.",
+    ] = "float32"
+    trainable: Annotated[
+        str,
+        'With `init_from`, the modules to train, by name: "encoder.blocks.3 encoder.norm". All '
+        "others are frozen; if not given, none is.",
+    ] = ""
+    seed: Annotated[int, "The same seed, data and machine give the same model, bit for bit."] = 1
 
     def __post_init__(self) -> None:
         _settle_types(self)
         _one_of(self, "schedule", ("inverse_sqrt", "cosine"))
-        _one_of(self, "precision", PRECISIONS)
+        _one_of(self, "precision", TRAINING)
         for name in ("epochs", "batch_tokens", "accumulate"):
             _at_least(self, name, 1)
         for name in ("warmup", "seed"):
@@ -142,20 +171,32 @@ class TrainingConfig:
 
 @dataclass(frozen=True)
 class ValidationConfig:
-    """When to look, what to keep, and when to stop."""
+    """When to validate, what to keep, and when to stop."""
 
-    valid_every: int = 1000
-    """Updates between validations, each of which also writes a checkpoint."""
-    checkpoint_every: int = 250
-    """Updates between checkpoints: what a crash can lose at most."""
-    average: int = 5
-    """The final model is the average of so many validated checkpoints, the last ones."""
-    patience: int = 0
-    """Stop after so many validations without a new best; 0: never early."""
-    select_by: str = "bleu"
-    """Metric that selects the best checkpoint: bleu (greedy search) or loss. Both are measured."""
-    bleu_tokenize: str = "13a"
-    """How sacreBLEU cuts words: 13a, or none for text that is tokenised already, …"""
+    valid_every: Annotated[
+        int,
+        "Updates between validations, each of which also writes a checkpoint.",
+    ] = 1000
+    checkpoint_every: Annotated[
+        int,
+        "Updates between checkpoints: what a crash can lose at most.",
+    ] = 250
+    average: Annotated[
+        int,
+        "The final model is the average of this many validated checkpoints, the last ones.",
+    ] = 5
+    patience: Annotated[
+        int,
+        "Stop after this many validations without a new best; 0: never early.",
+    ] = 0
+    select_by: Annotated[
+        str,
+        "Metric that selects the best checkpoint: bleu (greedy search) or loss. Both are measured.",
+    ] = "bleu"
+    bleu_tokenize: Annotated[
+        str,
+        "How sacreBLEU cuts words: 13a, or none for text that is tokenised already, …",
+    ] = "13a"
 
     def __post_init__(self) -> None:
         _settle_types(self)
@@ -169,7 +210,7 @@ class ValidationConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """All four: what `regard train` is asked to do."""
+    """The whole configuration of a run."""
 
     data: DataConfig = field(default_factory=DataConfig)
     model: TransformerConfig = field(default_factory=TransformerConfig)

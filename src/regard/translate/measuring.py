@@ -18,7 +18,7 @@ from regard.translate.scoring import bleu
 from regard.translate.translator import Translator, evaluating
 
 TIE = 1e-6
-"""What the loss counts beside BLEU: nothing, unless that is the same."""
+"""The weight of the loss beside BLEU: it decides between equal ones only."""
 
 
 def loss_of(model: Transformer, batch: Batch, smoothing: float) -> Loss:
@@ -42,7 +42,7 @@ def can_have_bleu(config: ValidationConfig, say: Callable[[str], None]) -> bool:
             raise RegardError(
                 f"train: --select-by bleu: {error}; or give --select-by loss"
             ) from None
-        say(f"Going on without BLEU: {error}")
+        say(f"Continuing without BLEU: {error}")
         return False
     return True
 
@@ -53,8 +53,8 @@ def measure(
     config: ValidationConfig,
     batch_tokens: int,
     with_bleu: bool,
-) -> dict[str, Any]:
-    """Loss, perplexity and BLEU on the validation part; ``judged`` is what counts as better.
+) -> tuple[float, dict[str, Any]]:
+    """The score by which the best model is selected, and loss, perplexity and BLEU.
 
     The BLEU is that of greedy search, which takes seconds.
     """
@@ -66,16 +66,14 @@ def measure(
             tokens += batch.tokens
     mean = loss / tokens
     figures: dict[str, Any] = {"loss": mean, "perplexity": math.exp(min(mean, 700.0))}
-    figures["judged"] = -mean
+    score = -mean
     if with_bleu:
         translator = Translator(model, prepared.tokenizer)
         said = translator.translate(prepared.valid_sources, beam=1)
         figures["bleu"] = bleu(
             [one.text for one in said], prepared.valid_targets, tokenize=config.bleu_tokenize
         ).score
-        if (
-            config.select_by == "bleu"
-        ):  # of equal ones, and early on all are 0, the less loss decides
-            figures["judged"] = figures["bleu"] - TIE * mean
+        if config.select_by == "bleu":  # if equal, as early on when all are 0, by the loss
+            score = figures["bleu"] - TIE * mean
     figures["seconds"] = time.perf_counter() - started
-    return figures
+    return score, figures

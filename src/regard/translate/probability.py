@@ -13,7 +13,7 @@ from regard.errors import OptionError
 from regard.nn import Transformer
 from regard.nn.loss import CHUNK
 from regard.text import Tokenizer, by_length, padded
-from regard.translate.precision import products_in
+from regard.translate.precision import Precision
 from regard.translate.threads import in_threads, useful
 
 BATCH = 2048
@@ -29,7 +29,7 @@ def log_probabilities(
     *,
     batch: int = BATCH,
     threads: int | None = None,
-    precision: str = "float32",
+    precision: Precision = Precision.FLOAT32,
 ) -> list[list[float]]:
     """For each pair, log p of every target token and of the end, given all that stands before it.
 
@@ -41,7 +41,7 @@ def log_probabilities(
     batches = list(by_length(lengths, batch, each))
 
     def of_batch(rows: list[int]) -> list[list[float]]:
-        with products_in(precision, model.output.device):
+        with precision.autocast(model.output.device):
             return _of_batch(model, [sources[i] for i in rows], [targets[i] for i in rows])
 
     found = dict(

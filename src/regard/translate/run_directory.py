@@ -1,9 +1,20 @@
-"""The folder of a run: whether a run can start or resume there, and with which configuration."""
+"""The directory of a run: its files, its lock, and whether a run can start or resume there.
+
+runs/en-de/
+    config.json         the configuration
+    .lock               while a process trains here, see `locking`
+    tokenizer.json      the subwords
+    data/               sentences as numbers
+    checkpoints/        see `checkpoint`
+    log.jsonl           see `events`
+    model.json, model.safetensors   the result: what `Translator.load` opens
+"""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,103 +23,128 @@ from regard.files import why, write_text
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer
 from regard.text.tokenizer import SHORT
+from regard.translate.checkpoint import Checkpoint, Checkpoints
 from regard.translate.config import RunConfig
-from regard.translate.locking import LOCK
+from regard.translate.events import JsonLines
+from regard.translate.locking import LOCK, locked
 from regard.translate.model_files import TOKENIZER, bundled, load_model
 from regard.translate.preparing import check_files, prepare
 
 CONFIG, PAIRS = "config.json", "pairs.tsv"
 MAY_CHANGE = ("training.epochs", "training.max_steps", "training.stop_at", "validation.patience")
-"""What may differ when a run goes on: how long it lasts."""
+"""What may differ when a run is resumed: how long it lasts."""
 OURS = ("tokenizer.json", CONFIG, "valid.json", "tokens.bin", "lengths.npy", "report.json", PAIRS)
-"""Files of a run, up to its beginning. Written beside first, under such a name with a dot."""
+"""Files that are written before a run starts; temporary ones have a dot before the name."""
 
 
-def check_place(folder: Path) -> None:
-    """Raise if a run can neither start nor resume in this folder."""
-    if (folder / CONFIG).exists():
-        return
-    if folder.exists() and not folder.is_dir():
-        raise FileError(f"train: {folder} is a file; give a folder as --out")
-    if folder.exists() and not all(map(_begun, folder.iterdir())):
-        raise FileError(f"train: {folder} is not empty and holds no run; give another --out")
+class RunDirectory:
+    """The directory of one run: its configuration, checkpoints and log."""
 
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.checkpoints = Checkpoints(folder / "checkpoints")
+        self.log = JsonLines(folder)
+        self._config = folder / CONFIG
 
-def settle(
-    asked: RunConfig,
-    config: RunConfig,
-    folder: Path,
-    say: Callable[[str], None],
-    fit_vocabulary: bool = False,
-) -> None:
-    """Prepare the run's data, or check that the data of the run agrees with the configuration.
+    def check(self) -> None:
+        """Raise if a run can neither start nor resume here."""
+        if self._config.exists():
+            return
+        if self.folder.exists() and not self.folder.is_dir():
+            raise FileError(f"train: {self.folder} is a file; give a folder as --out")
+        if self.folder.exists() and not all(map(_begun, self.folder.iterdir())):
+            raise FileError(
+                f"train: {self.folder} is not empty and holds no run; give another --out"
+            )
 
-    `config` is what becomes of what was `asked` for; see `prepare` for `fit_vocabulary`.
-    """
-    path = folder / CONFIG
-    if path.exists():
-        lines = read_config(path).differences(config)
-        differ = [line for line in lines if not _may_change(line)]
+    def lock(self) -> AbstractContextManager[None]:
+        """Context that keeps other runs out of the directory."""
+        return locked(self.folder)
+
+    def resolve(self, config: RunConfig) -> RunConfig:
+        """A configuration that fits: with the model of `init_from`, and room for its sentences.
+
+        A run that has started knows its model, and no longer needs the other one.
+        """
+        if config.training.init_from:
+            if self._config.exists():
+                model = read_config(self._config).model
+            else:
+                other = load_model(config.training.init_from)
+                set_trainable(other, config.training.trainable)  # raises if there is no such part
+                _check_vocabulary(config, other.config.vocabulary)
+                model = other.config
+            config = replace(config, model=replace(model, dropout=config.model.dropout))
+        most = config.model.max_length - 1  # the end needs a position as well
+        if config.model.position == "learned" and config.data.longest > most:
+            config = replace(config, data=replace(config.data, longest=most))
+        return config
+
+    def prepare(
+        self,
+        asked: RunConfig,
+        config: RunConfig,
+        say: Callable[[str], None],
+        fit_vocabulary: bool = False,
+    ) -> None:
+        """Prepare the data, or check that the run that is here has the same configuration.
+
+        `config` is `asked` after `resolve`; see `preparing.prepare` for `fit_vocabulary`.
+        """
+        if self._config.exists():
+            self._check_same(config)
+            return
+        check_files(config.data)
+        try:
+            shutil.rmtree(self.folder / "data", ignore_errors=True)
+            (self.folder / "data").mkdir(parents=True)
+        except OSError as error:
+            raise FileError(f"train: {self.folder} cannot be made: {why(error)}") from None
+        start = config.training.init_from
+        tokenizer = Tokenizer.load(config.data.tokenizer) if config.data.tokenizer else None
+        if start:
+            tokenizer = Tokenizer.load(bundled(start) / TOKENIZER)
+            say(f"The shape of the model and its subwords are those of {start}.")
+        longest = config.data.longest
+        if longest < asked.data.longest:
+            say(f"Sentences of more than {longest:,} subwords have no position: left out.")
+        prepare(
+            config.data,
+            config.model.vocabulary,
+            self.folder,
+            seed=config.training.seed,
+            tokenizer=tokenizer,
+            fit_vocabulary=fit_vocabulary,
+            say=say,
+        )
+        write_text(self._config, {".json": config.to_json}, "train")
+
+    def _check_same(self, config: RunConfig) -> None:
+        lines = read_config(self._config).differences(config)
+        differ = [line for line in lines if line.split(":")[0] not in MAY_CHANGE]
         if differ:
             raise OptionError(
-                f"train: {folder} holds a run with another configuration ({'; '.join(differ)}); "
-                "give the same, or another --out"
+                f"train: {self.folder} holds a run with another configuration "
+                f"({'; '.join(differ)}); give the same, or another --out"
             )
         if lines:
-            write_text(path, {".json": config.to_json}, "train")
-        return
-    check_files(config.data)
-    try:
-        shutil.rmtree(folder / "data", ignore_errors=True)
-        (folder / "data").mkdir(parents=True)
-    except OSError as error:
-        raise FileError(f"train: {folder} cannot be made: {why(error)}") from None
-    tokenizer = Tokenizer.load(config.data.tokenizer) if config.data.tokenizer else None
-    if config.training.init_from:
-        tokenizer = Tokenizer.load(bundled(config.training.init_from) / TOKENIZER)
-        say(f"The shape of the model and its subwords are those of {config.training.init_from}.")
-    if config.data.longest < asked.data.longest:
-        say(f"Sentences of more than {config.data.longest:,} subwords have no position: left out.")
-    prepare(
-        config.data,
-        config.model.vocabulary,
-        folder,
-        seed=config.training.seed,
-        tokenizer=tokenizer,
-        fit_vocabulary=fit_vocabulary,
-        say=say,
-    )
-    write_text(path, {".json": config.to_json}, "train")
+            write_text(self._config, {".json": config.to_json}, "train")
+
+    def save(self, checkpoint: Checkpoint, wanted: set[int]) -> None:
+        """Write a checkpoint, and remove all but this, the one before it and those `wanted`."""
+        self.checkpoints.write(checkpoint)
+        # Later ones are damaged, or the run would have resumed from there.
+        recent = [step for step in self.checkpoints.steps() if step <= checkpoint.step][-2:]
+        self.checkpoints.keep({*recent, *wanted})
 
 
 def _begun(path: Path) -> bool:
-    """Whether a file or folder is left from a run that was stopped before it had begun."""
+    """Whether a file or folder was left by a run that was stopped before it started."""
     name = path.name.removeprefix(".")
     if path.is_dir():
         ours = name.split(".")[0] in ("data", "train", "valid")
         return ours and all(map(_begun, path.iterdir()))
     return path.name == LOCK or name.startswith(OURS)
-
-
-def settled(config: RunConfig, folder: Path) -> RunConfig:
-    """A configuration that fits: the model is that of `init_from`, and has room for sentences.
-
-    A run that has begun in the folder knows its model, and needs the other one no more.
-    """
-    if config.training.init_from:
-        path = folder / CONFIG
-        if path.exists():
-            model = read_config(path).model
-        else:
-            other = load_model(config.training.init_from)
-            set_trainable(other, config.training.trainable)  # which raises if there is no such part
-            _check_vocabulary(config, other.config.vocabulary)
-            model = other.config
-        config = replace(config, model=replace(model, dropout=config.model.dropout))
-    most = config.model.max_length - 1  # the end needs a place as well
-    if config.model.position == "learned" and config.data.longest > most:
-        config = replace(config, data=replace(config.data, longest=most))
-    return config
 
 
 def _check_vocabulary(config: RunConfig, found: int) -> None:
@@ -157,7 +193,3 @@ def read_config(path: Path) -> RunConfig:
         if isinstance(error, FileError):
             raise
         raise FileError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def _may_change(line: str) -> bool:
-    return line.split(":")[0] in MAY_CHANGE

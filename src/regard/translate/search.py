@@ -27,6 +27,7 @@ from regard import native
 from regard.attention.call import autocast_disabled
 from regard.errors import RegardError
 from regard.nn import Transformer
+from regard.nn.sampling import likeliest
 from regard.text import Tokenizer
 from regard.translate.repetition import Loops
 from regard.translate.strategies import Beam, Greedy, Sampling, Strategy, check_n_best, check_whole
@@ -408,18 +409,10 @@ def _drawn(
     logits: Float[Tensor, "rows vocabulary"], how: Sampling, chances: Float[Tensor, "rows"]
 ) -> Int[Tensor, "rows"]:
     """For each row, the word in whose part of the probability the row's chance falls."""
-    rows, vocabulary = logits.shape
     logits = logits.double()
     # Less the largest, which changes nothing, but divided by however little leaves one to draw.
     logits = (logits - logits.amax(1, keepdim=True)) / how.temperature
-    if how.top_k is not None or how.top_p is not None:
-        kept = vocabulary if how.top_k is None else min(how.top_k, vocabulary)
-        logits, words = logits.topk(kept, 1)
-    else:
-        words = torch.arange(vocabulary, device=logits.device).expand(rows, -1)
-    p = logits.softmax(1)
-    if how.top_p is not None:
-        p = p.masked_fill(p.cumsum(1) - p >= how.top_p, 0.0)
+    p, words = likeliest(logits, how.top_k, how.top_p)
     reached = p.cumsum(1)
     wanted = chances.to(reached)[:, None] * reached[:, -1:]
     at = torch.searchsorted(reached, wanted, right=True).clamp_(max=p.shape[1] - 1)

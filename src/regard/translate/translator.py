@@ -27,7 +27,7 @@ from regard.translate.model_files import (
     save_model,
     stored_in_int8,
 )
-from regard.translate.precision import TRANSLATING, products_in
+from regard.translate.precision import Precision
 from regard.translate.probability import log_probabilities
 from regard.translate.search import Hypothesis, search
 from regard.translate.splitting import split
@@ -61,9 +61,9 @@ class Translator:
         precision: str = "float32",
         cut_loops: bool = True,
     ) -> None:
-        if precision not in TRANSLATING:
+        if precision not in [*Precision]:
             raise OptionError(
-                f"Translator: precision={precision!r}, expected {', '.join(TRANSLATING)}"
+                f"Translator: precision={precision!r}, expected {', '.join(Precision)}"
             )
         if tokenizer.size != model.config.vocabulary:
             raise OptionError(
@@ -83,7 +83,8 @@ class Translator:
                     "are multiplied in float32, which is slower",
                     stacklevel=2,
                 )
-        self.model, self.tokenizer, self.precision = model, tokenizer, precision
+        self.model, self.tokenizer = model, tokenizer
+        self.precision = Precision(precision)
         self.cut_loops = cut_loops
         most = model.config.max_length - 1  # the end needs a place as well
         if longest is not None:
@@ -127,7 +128,6 @@ class Translator:
         ``regard train``; what is not given is chosen from the corpus.
         """
         from regard.translate.defaults import Options, write_pairs
-        from regard.translate.progress import Progress
         from regard.translate.training import train
 
         if out is None or (pairs is None and not options):
@@ -140,7 +140,7 @@ class Translator:
             if {"source", "target", "mix"} & options.keys():
                 raise OptionError("Translator.train: pairs and source files given; give one")
             options["source"] = str(write_pairs(pairs, Path(out)))
-        train(Options.of(options, preset), out, Progress(Path(out), quiet=quiet))
+        train(Options.of(options, preset), out, () if quiet else None)
         return cls.load(out)
 
     def save(self, folder: str | Path, *, dtype: torch.dtype | None = None) -> None:
@@ -340,7 +340,7 @@ class Translator:
         def searched(rows: list[int]) -> list[list[Hypothesis]]:
             chosen = [sources[row] for row in rows]
             drawn = [numbers[row] for row in rows]
-            with products_in(self.precision, self.model.output.device):
+            with self.precision.autocast(self.model.output.device):
                 found = search(
                     self.model,
                     chosen,

@@ -16,8 +16,16 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-from regard.attention.call import Call, Span, values_unavailable, weighted_sum
+from regard.attention.call import (
+    Call,
+    Span,
+    masked_logsumexp,
+    masked_softmax,
+    values_unavailable,
+    weighted_sum,
+)
 
 HEIGHT, WIDTH = 128, 64
 """Queries and keys in a block; how finely unreachable keys are told from reachable ones."""
@@ -59,12 +67,13 @@ def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor |
 
 def _many_blocks(call: Call, memory_divisor: int, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
     """The same over blocks, with a gradient that needs no more memory than the output."""
+    if call.needs_grad and _has_parameters(call):
+        return _checkpointed(call, memory_divisor)
     totals = logsumexp or call.needs_grad
     seed = torch.randint(2**62, ()) if call.dropout else torch.zeros((), dtype=torch.int64)
-    leaves = _leaves(call.detached()) if call.needs_grad else []
     bias = call.bias if isinstance(call.bias, Tensor) else None
     output, sums = _Blocks.apply(  # type: ignore[no-untyped-call]
-        call.detached(), memory_divisor, totals, seed, call.q, call.k, call.v, bias, *leaves
+        call.detached(), memory_divisor, totals, seed, call.q, call.k, call.v, bias
     )
     return output, sums if totals else None
 
@@ -81,7 +90,6 @@ class _Blocks(torch.autograd.Function):
         k: Tensor,
         v: Tensor,
         bias: Tensor | None,
-        *leaves: Tensor,
     ) -> tuple[Tensor, Tensor]:
         b, h, n, _ = q.shape
         output = torch.zeros(b, h, n, v.shape[-1], dtype=v.dtype, device=v.device)
@@ -97,7 +105,7 @@ class _Blocks(torch.autograd.Function):
                 output[:, :, rows] = block.output
             if block is not None and totals:
                 highest[:, :, rows], total[:, :, rows] = block.highest, block.total
-        ctx.call, ctx.memory_divisor, ctx.leaves = call, memory_divisor, leaves
+        ctx.call, ctx.memory_divisor = call, memory_divisor
         ctx.save_for_backward(seed, q, k, v, bias, output, highest, total)
         logsumexp = torch.where(highest == torch.inf, torch.inf, highest + total.log())
         ctx.set_materialize_grads(False)
@@ -109,7 +117,7 @@ class _Blocks(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         if grad is None:
             grad = torch.zeros_like(ctx.saved_tensors[5])
-        if torch.is_grad_enabled() and not ctx.call.dropout and not ctx.leaves:
+        if torch.is_grad_enabled() and not ctx.call.dropout:
             return None, None, None, None, *_differentiable(ctx, grad, grad_sums)
         return _Blocks._in_blocks(ctx, grad, grad_sums)
 
@@ -121,7 +129,7 @@ class _Blocks(torch.autograd.Function):
         wanted = list(ctx.needs_input_grad[4:])
         sums: list[Tensor | None] = [
             torch.zeros_like(x, dtype=call.work) if want else None
-            for x, want in zip((q, k, v, bias, *ctx.leaves), wanted, strict=True)
+            for x, want in zip((q, k, v, bias), wanted, strict=True)
         ]
         highest = _below_all(highest)
         share = total.reciprocal().masked_fill_(total == 0, 0.0)
@@ -133,8 +141,8 @@ class _Blocks(torch.autograd.Function):
             for span in spans:
                 keep = _keep(call, seed, rows, span)
                 norm = highest[:, :, rows, None], share[:, :, rows, None]
-                _backward_to(call, rows, span, keep, grad_rows, inner, norm, ctx.leaves, sums)
-        inputs = (q, k, v, bias, *ctx.leaves)
+                _backward_to(call, rows, span, keep, grad_rows, inner, norm, sums)
+        inputs = (q, k, v, bias)
         grads = [None if s is None else s.to(x.dtype) for s, x in zip(sums, inputs, strict=True)]
         return (None, None, None, None, *grads)
 
@@ -152,8 +160,7 @@ def _differentiable(ctx: Any, grad: Tensor, grad_sums: Tensor | None) -> list[Te
     wanted = [x if want else None for x, want in zip(given, ctx.needs_input_grad[4:], strict=True)]
     asked = [x for x in wanted if x is not None]
     scores = call.scores(*call.whole())
-    nothing = (scores == -torch.inf).all(-1, keepdim=True)
-    weights = torch.softmax(scores.masked_fill(nothing, 0.0), -1).masked_fill(nothing, 0.0)
+    weights = masked_softmax(scores)
     outputs, grads = [weighted_sum(weights, call.v).to(call.v.dtype)], [grad]
     if grad_sums is not None:
         outputs, grads = [*outputs, scores.logsumexp(-1)], [grad, grad_sums]
@@ -188,8 +195,7 @@ def _attend_to(call: Call, rows: slice, span: Span, keep: Tensor | None, alone: 
     weights = torch.softmax(scores, -1)
     highest = total = scores.new_empty(0)
     if isnan(weights[..., 0].sum().item()):
-        nothing = scores.amax(-1, keepdim=True) == -torch.inf
-        weights = torch.softmax(scores, -1).masked_fill_(nothing, 0.0)
+        weights = masked_softmax(scores)
     if not alone:
         highest = scores.amax(-1)
         total = weights.amax(-1).reciprocal_().masked_fill_(highest == -torch.inf, 0.0)
@@ -222,11 +228,10 @@ def _backward_to(
     grad: Float[Tensor, "b h r e"],
     inner: Float[Tensor, "b h r 1"],
     norm: tuple[Float[Tensor, "b h r 1"], Float[Tensor, "b h r 1"]],
-    leaves: tuple[Tensor, ...],
     sums: list[Tensor | None],
 ) -> None:
     """Add to `sums` what one block of queries and one span of keys give to each gradient."""
-    sum_q, sum_k, sum_v, sum_bias, *sum_leaves = sums
+    sum_q, sum_k, sum_v, sum_bias = sums
     q = call.q[:, :, rows].detach().requires_grad_(sum_q is not None)
     k = call.k[:, :, span.cols].detach().requires_grad_(sum_k is not None)
     v = call.v[:, :, span.cols].to(call.work)
@@ -250,21 +255,13 @@ def _backward_to(
         place = sum_bias if sum_bias.shape[2] == 1 else sum_bias[:, :, rows]
         place = place if sum_bias.shape[3] == 1 else place[..., span.cols]
         place += grad_scores.sum_to_size(place.shape)
-    inputs = [q, k, *leaves]
-    targets = [
-        None if sum_q is None else sum_q[:, :, rows],
-        None if sum_k is None else sum_k[:, :, span.cols],
-        *sum_leaves,
-    ]
-    asked = [i for i, target in enumerate(targets) if target is not None]
-    if not asked or not raw.requires_grad:
+    if not raw.requires_grad:
         return
-    found = torch.autograd.grad(
-        raw, [inputs[i] for i in asked], grad_scores, retain_graph=bool(leaves), allow_unused=True
-    )
-    for i, gradient in zip(asked, found, strict=True):
-        if gradient is not None:
-            targets[i] += gradient  # type: ignore[operator]
+    asked = [x for x in (q, k) if x.requires_grad]
+    found = iter(torch.autograd.grad(raw, asked, grad_scores, allow_unused=True))
+    for sums_of, at in ((sum_q, rows), (sum_k, span.cols)):
+        if sums_of is not None and (gradient := next(found)) is not None:
+            sums_of[:, :, at] += gradient
 
 
 def _keep(
@@ -282,22 +279,40 @@ def _keep(
     return (keep / (1 - call.dropout)).to(call.q.device)
 
 
-def _leaves(call: Call) -> list[Tensor]:
-    """The parameters that the score and the bias bring along, found in the graph of one pair."""
+def _has_parameters(call: Call) -> bool:
+    """Whether the score of a pair depends on parameters beside q and k."""
     if call.factor is not None and isinstance(call.bias, Tensor | None):
-        return []
-    first = slice(0, 1)
+        return False
+    first, call = slice(0, 1), call.detached()
     with torch.enable_grad():
-        pair = call.raw(call.q[:, :, first].detach(), call.k[:, :, first].detach(), first, first)
-    found: dict[int, Tensor] = {}
-    todo, seen = [pair.grad_fn], set()
-    while todo:
-        node = todo.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        leaf = getattr(node, "variable", None)
-        if isinstance(leaf, Tensor):
-            found[id(leaf)] = leaf
-        todo.extend(following for following, _ in node.next_functions)
-    return list(found.values())
+        return call.raw(call.q[:, :, first], call.k[:, :, first], first, first).requires_grad
+
+
+def _checkpointed(call: Call, memory_divisor: int) -> tuple[Tensor, Tensor]:
+    """Output and log-sum-exp by operations that autograd sees, computed again in the backward pass.
+
+    So gradients reach the parameters of a score or bias, whatever holds them.
+    """
+    seed = torch.randint(2**62, ()) if call.dropout else torch.zeros((), dtype=torch.int64)
+    parts = [
+        checkpoint(_rows, call, seed, rows, spans, use_reentrant=False)
+        for rows, spans in _blocks(call, memory_divisor)
+    ]
+    return torch.cat([part[0] for part in parts], 2), torch.cat([part[1] for part in parts], 2)
+
+
+def _rows(
+    call: Call, seed: Int64[Tensor, ""], rows: slice, spans: list[Span]
+) -> tuple[Float[Tensor, "b h r e"], Float[Tensor, "b h r"]]:
+    """Attention of a block of queries to all keys that they reach, and its log-sum-exp."""
+    if not spans:
+        size = (*call.q.shape[:2], rows.stop - rows.start)
+        nothing = call.q.new_full(size, -torch.inf, dtype=call.work)
+        return call.v.new_zeros(*size, call.v.shape[-1]), nothing
+    scores = torch.cat([call.span(rows, span) for span in spans], -1)
+    weights = masked_softmax(scores)
+    if call.dropout:
+        kept = [_keep(call, seed, rows, span) for span in spans]
+        weights = weights * torch.cat([one for one in kept if one is not None], -1)
+    v = torch.cat([call.v[:, :, span.cols] for span in spans], 2)
+    return weighted_sum(weights, v).to(call.v.dtype), masked_logsumexp(scores)

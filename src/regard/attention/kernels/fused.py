@@ -20,6 +20,7 @@ from regard import native
 from regard.attention.call import (
     HALF,
     Call,
+    masked_softmax,
     runs,
     values_unavailable,
     weighted_sum,
@@ -223,8 +224,6 @@ def _rows_again(
         for start in range(first, last, height):
             rows = slice(start, min(start + height, last))
             scores = call.scores(rows, slice(0, k))
-            nothing = (scores == -torch.inf).all(-1, keepdim=True)
-            weights = torch.softmax(scores, -1).masked_fill_(nothing, 0.0)
-            output[:, :, rows] = weighted_sum(weights, call.v).to(output.dtype)
+            output[:, :, rows] = weighted_sum(masked_softmax(scores), call.v).to(output.dtype)
             logsumexp[:, :, rows] = scores.logsumexp(-1)
     return output, logsumexp

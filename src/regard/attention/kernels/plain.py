@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.call import Call, values_unavailable, weighted_sum
+from regard.attention.call import Call, masked_softmax, values_unavailable, weighted_sum
 
 MOST = 2**20
 """More scores than this are faster in blocks."""
@@ -35,8 +35,7 @@ def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor |
         scores = scores.masked_fill(~mask, -torch.inf)  # in place, its gradient would be slow
     weights = torch.softmax(scores, -1)
     if values_unavailable(weights) or bool(weights.detach()[..., 0].isnan().any()):
-        nothing = (scores == -torch.inf).all(-1, keepdim=True)
-        weights = torch.softmax(scores.masked_fill(nothing, 0.0), -1).masked_fill(nothing, 0.0)
+        weights = masked_softmax(scores)
     weights = torch.dropout(weights, call.dropout, call.dropout > 0)
     output = weighted_sum(weights, call.v).to(call.v.dtype)
     return output, scores.logsumexp(-1) if logsumexp else None

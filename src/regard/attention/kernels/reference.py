@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.call import Call, repeat_kv
+from regard.attention.call import Call, masked_logsumexp, masked_softmax, repeat_kv
 
 
 def supports(call: Call) -> str | None:
@@ -22,12 +22,6 @@ def run(
     """Output and row log-sum-exp, computed in float64 whatever the dtype of the input."""
     exact = dataclasses.replace(call, q=call.q.double(), k=call.k.double(), v=call.v.double())
     scores = exact.scores(*exact.whole())
-
-    nothing = (scores == -torch.inf).all(-1, keepdim=True)
-    scores = scores.masked_fill(nothing, 0.0)
-    weights = torch.softmax(scores, -1).masked_fill(nothing, 0.0)
-    weights = torch.dropout(weights, call.dropout, call.dropout > 0)
-
+    weights = torch.dropout(masked_softmax(scores), call.dropout, call.dropout > 0)
     output = weights @ repeat_kv(exact.v, exact.q.shape[1])
-    sums = scores.logsumexp(-1).masked_fill(nothing.squeeze(-1), -torch.inf)
-    return output.to(call.v.dtype), sums.to(call.work)
+    return output.to(call.v.dtype), masked_logsumexp(scores).to(call.work)

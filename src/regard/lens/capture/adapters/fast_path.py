@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.attention import attend
-from regard.attention.call import Call
+from regard.attention.call import Call, masked_softmax
 from regard.lens.capture.adapters.functional import Args, Named
 from regard.lens.capture.forbidden import Forbidden, without
 from regard.lens.capture.inputs import Prepared
@@ -115,9 +115,7 @@ def _like(x: Tensor, inputs: Projection) -> Tensor:
 
 
 def _weights(call: Call) -> Tensor:
-    scores = call.scores(*call.whole())
-    nothing = (scores == -torch.inf).all(-1, keepdim=True)
-    return torch.softmax(scores, -1).masked_fill(nothing, 0.0)
+    return masked_softmax(call.scores(*call.whole()))
 
 
 def _named(func: Any, args: Args, kwargs: Named) -> Named:
