@@ -12,12 +12,13 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "regard"
 
-LEAVES = {"errors", "files", "lazy", "memory", "models", "native"}
+LEAVES = {"errors", "files", "lazy", "memory", "models", "native", "words"}
 ATTENTION = LEAVES | {"attention"}
 MODELS = ATTENTION | {"walkthrough", "nn", "text", "vectors", "view"}
 MAY_IMPORT = {
     **{leaf: set() for leaf in LEAVES},
     "files": {"errors"},
+    "words": {"errors"},
     "attention": LEAVES,
     "walkthrough": ATTENTION,
     "nn": ATTENTION | {"walkthrough"},

@@ -313,8 +313,8 @@ def test_the_word_in_the_spotlight(run: Run) -> None:
     assert run(sentence, "--word", "the").out.startswith("the, word 1 of 5")
     twice = run(sentence, "--word", "the", "--occurrence", "2")
     assert twice.out.startswith("the, word 4 of 5")
-    assert_fails(run(sentence, "--word", "cta"), "'cta' is not in the sentence", "mean 'cat'?")
-    assert_fails(run(sentence, "--word", "xylophone"), "is not in the sentence", "the, cat, saw")
+    assert_fails(run(sentence, "--word", "cta"), "'cta' is not in the text", "mean 'cat'?")
+    assert_fails(run(sentence, "--word", "xylophone"), "is not in the text", "the, cat, saw")
     assert_fails(run(sentence, "--word", "the", "--occurrence", "3"), "'the'", "2 times")
     assert_fails(run(sentence, "--word", "cat", "--occurrence", "0"), "'cat'", "once")
     assert_fails(run(sentence, "--word", "cta", "--json"), "mean 'cat'?")
@@ -322,7 +322,7 @@ def test_the_word_in_the_spotlight(run: Run) -> None:
 
 def test_the_worked_example(run: Run) -> None:
     told = numbers(run, "--example", "worked")
-    assert told == worked().data()
+    assert told == worked().to_data()
     assert told["scores"][0] == pytest.approx([0.98, 1.84, 1.01], abs=1e-12)
     assert told["words"] == ["x1", "x2", "x3"]
     text = run("--example", "worked", "--word", "x1").out
@@ -468,7 +468,7 @@ def test_matrices_from_json(run: Run) -> None:
         for name, values in WHOLE.items()
         if name != "words"
     }
-    wanted = steps(**tensors, words=WHOLE["words"]).data()
+    wanted = steps(**tensors, words=WHOLE["words"]).to_data()
     assert told["words"] == ["the", "cat"]
     for name in KEYS[1:]:
         np.testing.assert_allclose(told[name], wanted[name], rtol=1e-5, atol=1e-6)

@@ -95,7 +95,7 @@ def test_similarity(run: Run) -> None:
     found = similar("king cat", "a queen", V)
     assert run("similarity", "king cat", "a queen", "--in", "v.txt") == str(found).splitlines()
     [line] = run("similarity", "king cat", "a queen", "--in", "v.txt", "--json")
-    assert json.loads(line) == found.data()
+    assert json.loads(line) == found.to_data()
 
 
 def test_train(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,7 +72,7 @@ def test_who_pulled(v: Vectors) -> None:
     assert lines[6].endswith("←")
     assert lines[6].startswith(f"the   {pull.weights[5]:.4f}  {1:13.4f}  ")
     assert len(lines) == 8
-    assert pull.data()["pulled_by"][3]["word"] == "ball"
+    assert pull.to_data()["pulled_by"][3]["word"] == "ball"
 
 
 def test_the_sentence_is_the_average(v: Vectors) -> None:
@@ -88,7 +88,7 @@ def test_neighbours_of_the_new_vector(v: Vectors) -> None:
 
 def test_plain_data(v: Vectors) -> None:
     c = contextualise(v, "A bat, a ball")
-    data = json.loads(json.dumps(c.data()))
+    data = json.loads(json.dumps(c.to_data()))
     assert data["words"] == ["A", "bat", "a", "ball"]
     assert data["skipped"] == [","]
     assert np.allclose(data["after"], c.after)
@@ -111,5 +111,5 @@ def test_words_without_a_vector(v: Vectors) -> None:
         contextualise(v, "red, blue")
     with pytest.raises(OptionError, match=r"^contextualise: the text has no words$"):
         contextualise(v, " ")
-    with pytest.raises(WordError, match=r"'bet' is not in the sentence; did you mean 'bat'\?"):
+    with pytest.raises(WordError, match=r"'bet' is not in the text; did you mean 'bat'\?"):
         contextualise(v, TEXT).pull("bet")

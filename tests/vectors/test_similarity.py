@@ -96,7 +96,7 @@ def test_as_text() -> None:
     assert lines[-1] == f"the others  {rest:7.4f}"
     assert lines[1].split() == ["cat", "dog", f"{long.top(1)[0].part:.4f}"]
     assert repr(long) == f"Similarity({long.value:.4f}, 4 × 4 words)"
-    data = json.loads(json.dumps(long.data()))
+    data = json.loads(json.dumps(long.to_data()))
     assert data["similarity"] == long.value == math.fsum(chain(*data["parts"]))
 
 

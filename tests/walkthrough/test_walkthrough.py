@@ -495,11 +495,11 @@ def test_of_prefers_the_case_that_was_asked_for() -> None:
 @pytest.mark.parametrize(
     ("asked", "text"),
     [
-        (("cta",), "'cta' is not in the sentence; did you mean 'cat'?"),
-        (("dog",), "'dog' is not in the sentence; there are the, cat, the, sat"),
-        (("the", 3), "'the' stands in the sentence 2 times; occurrence 3 asked for"),
-        (("the", 0), "'the' stands in the sentence 2 times; occurrence 0 asked for"),
-        (("cat", 2), "'cat' stands in the sentence once; occurrence 2 asked for"),
+        (("cta",), "'cta' is not in the text; did you mean 'cat'?"),
+        (("dog",), "'dog' is not in the text; there are the, cat, the, sat"),
+        (("the", 3), "'the' is in the text 2 times; occurrence 3 asked for"),
+        (("the", 0), "'the' is in the text 2 times; occurrence 0 asked for"),
+        (("cat", 2), "'cat' is in the text once; occurrence 2 asked for"),
         ((4,), "word 4 asked for, but there are 4, numbered from 0"),
         ((-5,), "word -5 asked for, but there are 4, numbered from 0"),
     ],
@@ -535,7 +535,7 @@ def test_data_is_json_in_the_order_of_the_steps(heads: int) -> None:
     w = weights_of(d_in, heads * d, heads * e)
     words = ["the", "cat", "sät", "</script>", '"']
     s = steps(noise(n, d_in), *w, words=words, heads=heads, mask=causal)
-    told = s.data()
+    told = s.to_data()
     wanted = ["words", "x", "q", "k", "v", "scores", "scaled", "weights", "weighted", "output"]
     assert list(told) == wanted == list(NAMES)
     assert json.loads(json.dumps(told, allow_nan=False)) == told

@@ -166,7 +166,7 @@ def _show(
             chosen.save(path)
             print(f"regard: wrote {path}", file=sys.stderr)
     if as_json:
-        print(json.dumps(told.data(), ensure_ascii=False))
+        print(json.dumps(told.to_data(), ensure_ascii=False))
     elif html is None and latex is None:
         console = Console()
         if console.is_terminal:

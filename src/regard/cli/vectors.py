@@ -158,7 +158,7 @@ def similarity(
     vectors = _loaded("similarity", source)
     found = similar(a, b, vectors, unknown=unknown)
     if json_:
-        _print(found.data())
+        _print(found.to_data())
         return
     print(found)
     _remark(found.skipped)

@@ -54,8 +54,9 @@ def why(
         answer_all(Job("why", str(jsonl), str(out), model, word, links), workers, ray)
         return
     refuse_alone("why", jsonl=jsonl, out=out, workers=workers, ray=ray)
-    lens, text = Lens.open(model), text or ""
-    found = lens.why(text, word, instead=instead, most=32 if links is None else links)
+    lens = Lens.open(model)
+    analysis = lens.analyse(text or "")
+    found = lens.why(analysis, word, instead=instead, most=32 if links is None else links)
     if json_:
         print(json.dumps(found.to_data(), ensure_ascii=False))
     else:
@@ -63,4 +64,4 @@ def why(
     if svg is not None:
         found.view().save(svg)
     if html is not None:
-        lens.view(text, word, instead=instead, every=all_).save(html)
+        lens.view(analysis, word, answer=found, every=all_).save(html)

@@ -341,6 +341,7 @@ class Lens:
         word: str | int | None = None,
         *,
         instead: str | None = None,
+        answer: Why | None = None,
         every: bool = True,
         layers: bool = True,
         links: bool = True,
@@ -350,10 +351,11 @@ class Lens:
         A page in which links are cut, with the attention of all layers and all measures.
 
         Args:
-            text: what the model reads.
+            text: what the model reads, or the analysis of it (see `analyse`).
             word: the word that it wrote, see `why`; of an encoder without output head, a word of
                 the text, the last if not given.
             instead: the alternative, see `why`.
+            answer: what `why` returned for this word, if it was asked already.
             every: whether every written word can be selected, not this one alone.
             layers: whether the attention of all layers and all measures are included.
             links: whether the strongest links of all layers are cut as well, one at a time.
@@ -365,7 +367,7 @@ class Lens:
             own = [i for i, there in enumerate(analysis.reading.words.is_word) if there]
             word = own[-1] if own else None
         most = 0 if not links else CUT if layers else FEW
-        first = self.why(analysis, word, instead=instead, most=most, control=most // 2)
+        first = answer or self.why(analysis, word, instead=instead, most=most, control=most // 2)
         others = [i for i in range(len(first.output_words)) if every and i != first.position]
         whys = [first, *(self.why(analysis, i, most=FEW, control=FEW) for i in others)]
         found = [one.figure_data() for one in whys]

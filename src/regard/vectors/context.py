@@ -37,7 +37,7 @@ class Pull:
     before: tuple[float, ...]
     after: tuple[float, ...]
 
-    def data(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, Any]:
         """All of it as plain data."""
         rows = zip(self.words, self.weights, self.before, self.after, strict=True)
         names = ("word", "weight", "before", "after")
@@ -108,14 +108,14 @@ class Context:
         """The average of the contextual vectors: the sentence as one vector."""
         return np.array(self.after.mean(0, dtype=np.float64), np.float32)
 
-    def data(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, Any]:
         """Words, vectors, and the pull on each word, as plain data."""
         return {
             "words": list(self.words),
             "skipped": list(self.skipped),
             "before": self.before.tolist(),
             "after": self.after.tolist(),
-            "pulls": [self.pull(i).data() for i in range(len(self))],
+            "pulls": [self.pull(i).to_data() for i in range(len(self))],
         }
 
     def __str__(self) -> str:

@@ -62,7 +62,7 @@ class Similarity:
         places = zip(*np.unravel_index(order, self.parts.shape), strict=True)
         return [PairPart(self.a[i], self.b[j], float(self.parts[i, j])) for i, j in places]
 
-    def data(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, Any]:
         """All of it as plain data."""
         return {
             "similarity": self.value,

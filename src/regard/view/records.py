@@ -6,7 +6,6 @@ the answers to "why this word?", `Compared` one word in two sentences.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from regard.attention import Look
 from regard.errors import OptionError, ShapeError, WordError, shape
 from regard.view.numbers import Array, Numbers, array
 from regard.view.svg import Number
+from regard.words import find_word
 
 KINDS = ("self", "masked", "cross")
 """Self-attention, causal self-attention, and attention to another text."""
@@ -87,20 +87,7 @@ class Text:
 
     def find(self, word: str | int, where: str, occurrence: int = 1) -> int:
         """The index of a word, given as text (by default its first occurrence) or as an index."""
-        if not isinstance(word, str):
-            if not -len(self.words) <= word < len(self.words):
-                raise WordError(
-                    f"{where}: word {word} asked for, but there are {len(self.words)}, "
-                    "numbered from 0"
-                )
-            return word % len(self.words)
-        places = [i for i, other in enumerate(self.words) if other == word]
-        places = places or [i for i, one in enumerate(self.words) if one.lower() == word.lower()]
-        if len(places) < occurrence:
-            near = difflib.get_close_matches(word, self.words, n=1, cutoff=0.4)
-            meant = f"did you mean {near[0]!r}?" if near else "give a word of it, or its number"
-            raise WordError(f"{where}: {word!r} is not in the text; {meant}")
-        return places[occurrence - 1]
+        return find_word(self.words, word, occurrence, f"{where}: ")
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-import operator
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,12 +13,13 @@ from torch import Tensor
 
 from regard.attention import Look
 from regard.attention.scores import Scaled, ScaledDot
-from regard.errors import ShapeError, WordError
+from regard.errors import ShapeError
 from regard.walkthrough import account, wording
 from regard.walkthrough.account import Account
+from regard.words import find_word
 
 NAMES = ("words", "x", "q", "k", "v", "scores", "scaled", "weights", "weighted", "output")
-"""What `Steps.data` holds, in the order in which it comes about."""
+"""What `Steps.to_data` holds, in the order in which it comes about."""
 
 
 class Steps:
@@ -125,7 +124,7 @@ class Steps:
 
     def find(self, word: str | int, occurrence: int = 1) -> int:
         """The position of a word: give the word, or its number."""
-        return find(self.words, word, occurrence)
+        return find_word(self.words, word, occurrence)
 
     def of(self, word: str | int, occurrence: int = 1) -> Account:
         """The six steps for one word: give the word, and which of its occurrences is meant."""
@@ -135,7 +134,7 @@ class Steps:
         """The whole calculation in matrix form."""
         return wording.matrices(self)
 
-    def data(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, Any]:
         """All intermediates as nested lists, by the names in `NAMES`."""
         values = {name: getattr(self, name) for name in NAMES}
         return {
@@ -192,28 +191,6 @@ class Steps:
     def repeat_kv(self, x: Tensor) -> Tensor:
         """Keys or values with one head per query head."""
         return x.repeat_interleave(self.count // x.shape[0], 0) if x.dim() > 2 else x
-
-
-def find(words: Sequence[str], word: str | int, occurrence: int = 1) -> int:
-    """Where a word stands; a number is taken as it is."""
-    if not isinstance(word, str):
-        word = operator.index(word)
-        if not -len(words) <= word < len(words):
-            raise WordError(f"word {word} asked for, but there are {len(words)}, numbered from 0")
-        return word % len(words)
-    places = [i for i, other in enumerate(words) if other == word]
-    places = places or [i for i, other in enumerate(words) if other.lower() == word.lower()]
-    if not places:
-        near = difflib.get_close_matches(word, words, n=1, cutoff=0.4)
-        some = ", ".join(words[:12]) + (", …" if len(words) > 12 else "")
-        meant = f"; did you mean {near[0]!r}?" if near else f"; there are {some}"
-        raise WordError(f"{word!r} is not in the sentence{meant}")
-    if not 1 <= occurrence <= len(places):
-        often = "once" if len(places) == 1 else f"{len(places)} times"
-        raise WordError(
-            f"{word!r} stands in the sentence {often}; occurrence {occurrence} asked for"
-        )
-    return places[occurrence - 1]
 
 
 def _named(words: Sequence[str] | None, n: int, letter: str, what: str) -> tuple[str, ...]:
