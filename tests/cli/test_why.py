@@ -57,7 +57,7 @@ def test_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         ((TEXT, "--word=sies"), "did you mean 'es'"),
         ((TEXT, "--word=es", "--instead=es"), "is the word itself"),
         (("",), "the text is empty"),
-        ((TEXT, "--links=0"), "most=0, expected 1 or more"),
+        ((TEXT, "--links=-1"), "most=-1, expected 0 or more"),
         ((TEXT, "--model=nowhere"), "no such folder"),
     ],
 )
