@@ -51,7 +51,8 @@ sanitize: $(READY)
 	XDG_CACHE_HOME=$$(mktemp -d) CXX="g++ $(SANITIZERS)" ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 	  $(BIN)/python -m pytest -q -p no:cacheprovider tests/native/test_operators.py \
-	  tests/native/test_int8.py tests/nn/test_stepping.py tests/attention/test_extremes.py tests/attention/test_onnx.py
+	  tests/native/test_operator_rules.py tests/native/test_products.py tests/native/test_int8.py \
+	  tests/nn/test_stepping.py tests/attention/test_extremes.py tests/attention/test_onnx.py
 
 # Runs every page of the docs and writes its outputs and pictures anew.
 docs: $(READY)

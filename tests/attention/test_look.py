@@ -1,74 +1,28 @@
-"""What a look says, against the whole matrix written out, in bounded memory."""
+"""Everything that a look tells is what the whole matrix says."""
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard import (
     ALiBi,
     Bilinear,
-    Look,
-    RelativeBias,
-    attend,
     causal,
-    dense,
-    keys,
     look,
     padding,
-    segments,
     window,
 )
-from regard.attention import record
-from regard.attention.kernels import blocked
 from regard.attention.masks import Mask
-from regard.errors import MemoryLimitError, OptionError, StaleError
-
-# Virtual machines that announce AMX and then forbid it end the process at the first bfloat16
-# product. oneDNN reads this when it is first used, which is after the tests are collected.
-os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+from regard.errors import MemoryLimitError, OptionError
+from tests.attention.look_cases import DOUBLE, every, inputs, noise, ready
 
 INF = math.inf
-DOUBLE = {"rtol": 1e-12, "atol": 1e-13}
-"""Two ways to compute the same from some hundred float64 numbers of size 1."""
-
-REGIMES = ("auto", "reference", "native", "many blocks", "fused")
-every = pytest.mark.parametrize("regime", REGIMES)
-Masking = Mask | Tensor | None
-
-
-@contextmanager
-def ready(regime: str) -> Iterator[str]:
-    """The name of the kernel; for many blocks, with blocks so small that short rows need many.
-
-    What is asked of a look goes through many blocks as well.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        if regime == "many blocks":
-            for module in (blocked, record):
-                patch.setattr(module, "HEIGHT", 8)
-                patch.setattr(module, "WIDTH", 4)
-                patch.setattr(module, "SPAN", 2**9)
-        try:
-            yield "blocked" if regime == "many blocks" else regime
-        except OptionError as error:
-            if "it has float32 and bfloat16" in str(error):
-                pytest.skip("refused")
-            raise
-
-
-def noise(*sizes: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed)).to(dtype)
-
-
 RANKS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     # the axes before (n, d) of the queries, and of keys and values
     "(n,d)": ((), ()),
@@ -79,20 +33,6 @@ RANKS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "(a,b,h,n,d) grouped": ((2, 1, 6), (2, 1, 2)),
 }
 ranks = pytest.mark.parametrize(("lead", "shared"), RANKS.values(), ids=RANKS.keys())
-
-
-def inputs(
-    q: int,
-    k: int,
-    lead: tuple[int, ...] = (2, 3),
-    shared: tuple[int, ...] | None = None,
-    *,
-    d: int = 5,
-    dtype: torch.dtype = torch.float64,
-) -> list[Tensor]:
-    shared = lead if shared is None else shared
-    sizes = ((*lead, q, d), (*shared, k, d), (*shared, k, d))
-    return [noise(*size, seed=i, dtype=dtype) for i, size in enumerate(sizes)]
 
 
 def spread(x: Tensor, lead: tuple[int, ...]) -> Tensor:
@@ -179,9 +119,6 @@ def test_shapes(lead: tuple[int, ...], shared: tuple[int, ...]) -> None:
     assert [x.shape for x in seen.top(3)] == [(*lead, 7, 3)] * 2
 
 
-# Which queries, which heads
-
-
 SELECTIONS: dict[str, tuple[Any, list[int]]] = {
     "one": (3, [3]),
     "the last": (-1, [6]),
@@ -246,111 +183,6 @@ def test_the_default_limit() -> None:
     x = torch.zeros(1, 2, 16_384, 2)
     with pytest.raises(MemoryLimitError, match="over the limit of 1,073,741,824"):
         look(x, x, x, mask=window(2)).weights()
-
-
-# The largest weights
-
-
-def distinct(rows: int, k: int, seed: int = 0) -> Tensor:
-    """Scores without ties: in each row the same numbers in another order."""
-    generator = torch.Generator().manual_seed(seed)
-    orders = torch.stack([torch.randperm(k, generator=generator) for _ in range(rows)])
-    return orders.double() * 0.01
-
-
-def top_of(scores: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """`Look.top` where the bias alone makes the scores."""
-    zeros = torch.zeros(scores.shape[-1], 1, dtype=scores.dtype)
-    return look(zeros[: scores.shape[-2]], zeros, zeros, bias=scores, kernel="blocked").top(n)
-
-
-EDGES = [
-    (n, k)
-    for n in (1, 2, 3, 8)
-    for k in sorted(
-        {x + y for x in (16 * n, 16 * (2 * n + 1), 16 * (2 * n + 2), 32 * n) for y in (-1, 0, 1)}
-    )
-]
-
-
-@pytest.mark.parametrize(("n", "k"), EDGES)
-def test_top_around_the_edges_of_two_stages(n: int, k: int) -> None:
-    scores = distinct(11, k)
-    values, places = top_of(scores, n)
-    best, at = torch.softmax(scores, -1).topk(n, -1)
-    torch.testing.assert_close(values, best, **DOUBLE)
-    assert torch.equal(places, at)
-
-
-@pytest.mark.parametrize("n", [1, 3, 8])
-@pytest.mark.parametrize("k", [523, 528, 543])
-def test_top_wherever_the_largest_stand(n: int, k: int) -> None:
-    """All behind one maximum of the first stage, side by side, at the ends, or in the rest."""
-    columns = k // 16
-    places = [
-        [5 + i * columns for i in range(n)],
-        [5 + i for i in range(n)],
-        list(range(n)),
-        list(range(k - n, k)),
-        [k - 1 - i * columns for i in range(n)],
-        [(i * 37) % k for i in range(n)],
-    ]
-    scores = distinct(len(places), k) / 100
-    for row, chosen in enumerate(places):
-        for rank, place in enumerate(chosen):
-            scores[row, place] = 9.0 - 0.1 * rank
-    values, found = top_of(scores, n)
-    assert found.tolist() == places
-    weights = torch.softmax(scores, -1)
-    torch.testing.assert_close(values, weights.gather(-1, torch.tensor(places)), **DOUBLE)
-
-
-@every
-@pytest.mark.parametrize("n", [1, 2, 5, 17])
-def test_top_has_exactly_n_columns_largest_first(regime: str, n: int) -> None:
-    with ready(regime) as kernel:
-        values, places = look(*inputs(17, 17), mask=causal, kernel=kernel).top(n)
-    assert values.shape == places.shape == (2, 3, 17, n)
-    assert (values.diff(dim=-1) <= 0).all()
-    for i in range(17):
-        visible = min(i + 1, n)
-        assert (values[:, :, i, :visible] > 0).all()
-        assert (places[:, :, i, :visible] >= 0).all()
-        assert (places[:, :, i, :visible] <= i).all()
-        assert (values[:, :, i, visible:] == 0).all()
-        assert (places[:, :, i, visible:] == -1).all()
-        assert len(set(places[0, 0, i, :visible].tolist())) == visible
-
-
-@pytest.mark.parametrize("mask", [padding([0, 17]), ~keys(torch.arange(17) >= 0)], ids=repr)
-def test_top_of_nothing(mask: Mask) -> None:
-    values, places = look(*inputs(17, 17), mask=mask).top(3)
-    nothing = 1 if mask == padding([0, 17]) else 2
-    assert (values[:nothing] == 0).all()
-    assert (places[:nothing] == -1).all()
-    assert (places[nothing:] >= 0).all()
-
-
-def test_top_of_more_than_there_are() -> None:
-    seen = look(*inputs(7, 11))
-    assert seen.top(11)[0].shape == (2, 3, 7, 11)
-    for n in (0, -1, 12):
-        with pytest.raises(OptionError, match=f"top: n={n}, expected 1 to k=11"):
-            seen.top(n)
-
-
-@pytest.mark.parametrize("mask", [None, causal, window(30), segments(torch.arange(1031) // 90)])
-def test_top_of_long_rows(mask: Mask | None) -> None:
-    q, k, v = inputs(1031, 1031, (1, 2), dtype=torch.float32)
-    seen = look(q, k, v, mask=mask)
-    values, places = seen.top(8)
-    best = seen.weights().topk(8, -1).values
-    torch.testing.assert_close(values, best)
-    there = seen.weights().gather(-1, places.clamp(min=0)).masked_fill(places < 0, 0.0)
-    torch.testing.assert_close(there, values)
-
-
-# Numbers that need no matrix
 
 
 def test_entropy_by_hand() -> None:
@@ -468,165 +300,3 @@ def test_zero_lengths(regime: str, b: int, q: int, k: int) -> None:
     assert torch.equal(seen.logsumexp, torch.full((b, 3, q), -INF).double())
     if k:
         assert [x.shape for x in seen.top(2)] == [(b, 3, q, 2)] * 2
-
-
-# What a look keeps
-
-
-def test_a_look_holds_no_graph() -> None:
-    q, k, v = (x.requires_grad_() for x in inputs(7, 11))
-    for kernel in ("reference", "blocked", "fused"):
-        seen = look(q, k, v, kernel=kernel)
-        answers = [seen.q, seen.k, seen.v, seen.logsumexp, seen.scores(), seen.weights()]
-        answers += [seen.entropy(), seen.received(), seen.contributions(), seen.top(3)[0]]
-        assert seen.output.requires_grad
-        assert not any(x.requires_grad for x in answers), kernel
-
-
-def test_a_look_in_inference_mode_can_be_asked_outside() -> None:
-    given = inputs(7, 11)
-    wanted = look(*given, mask=causal)
-    with torch.inference_mode():
-        seen = look(*(x.clone() for x in given), mask=causal)
-    assert torch.equal(seen.entropy(), wanted.entropy())
-    assert torch.equal(seen.received(), wanted.received())
-    assert torch.equal(seen.top(3)[0], wanted.top(3)[0])
-    assert torch.equal(seen.logsumexp, wanted.logsumexp)
-
-
-QUESTIONS: dict[str, Callable[[Look], object]] = {
-    "weights": lambda seen: seen.weights(),
-    "scores": lambda seen: seen.scores(queries=[1]),
-    "contributions": lambda seen: seen.contributions(),
-    "top": lambda seen: seen.top(2),
-    "entropy": lambda seen: seen.entropy(),
-    "received": lambda seen: seen.received(),
-    "logsumexp": lambda seen: seen.logsumexp,
-    "q": lambda seen: seen.q,
-    "k": lambda seen: seen.k,
-    "v": lambda seen: seen.v,
-}
-
-
-@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS.keys())
-@pytest.mark.parametrize("changed", [0, 1, 2], ids=["q", "k", "v"])
-@pytest.mark.parametrize("lead", [(), (2,), (2, 3)], ids=str)
-def test_a_change_in_place_is_noticed(
-    question: Callable[[Look], object], changed: int, lead: tuple[int, ...]
-) -> None:
-    given = inputs(7, 11, lead)
-    seen = look(*given, mask=causal)
-    output = seen.output.clone()
-    question(seen)
-    given[changed][..., 0, :] += 1
-    with pytest.raises(StaleError, match="changed in place after it was looked at"):
-        question(seen)
-    assert torch.equal(seen.output, output)
-
-
-def _table(bias: RelativeBias) -> None:
-    with torch.no_grad():
-        bias.table += 1
-
-
-def _weight(score: Bilinear) -> None:
-    with torch.no_grad():
-        score.weight.zero_()
-
-
-CHANGES: dict[str, tuple[str, Callable[[], Any], Callable[[Any], object]]] = {
-    "bias": ("bias", lambda: noise(7, 11), lambda x: x.zero_()),
-    "a learned bias": ("bias", lambda: RelativeBias(3), _table),
-    "a learned score": ("score", lambda: Bilinear(5).double(), _weight),
-    "dense mask": ("mask", lambda: torch.ones(7, 11).bool(), lambda x: x.logical_not_()),
-    "dense": ("mask", lambda: dense(torch.ones(7, 11).bool()), lambda x: x.seen.logical_not_()),
-    "padding": ("mask", lambda: padding(torch.tensor([11, 7])), lambda x: x.lengths.zero_()),
-    "part of a mask": (
-        "mask",
-        lambda: causal & ~keys(torch.zeros(11).bool()),
-        lambda x: x.right.mask.seen.logical_not_(),
-    ),
-}
-
-
-@pytest.mark.parametrize(("argument", "make", "change"), CHANGES.values(), ids=CHANGES.keys())
-def test_a_change_of_anything_else_is_noticed(
-    argument: str, make: Callable[[], Any], change: Callable[[Any], object]
-) -> None:
-    given, thing = inputs(7, 11), make()
-    seen = look(*given, **{argument: thing})
-    seen.weights()
-    change(thing)
-    with pytest.raises(StaleError, match="changed in place after it was looked at"):
-        seen.weights()
-
-
-def test_no_change_is_no_change() -> None:
-    given = inputs(7, 11)
-    seen = look(*given)
-    before = seen.weights()
-    given[0] = given[0] + 1  # another tensor
-    attend(*given)
-    assert torch.equal(seen.weights(), before)
-
-
-def test_a_look_says_what_it_is() -> None:
-    seen = look(*inputs(7, 11), mask=causal & window(3))
-    assert repr(seen) == "Look(3 heads, 7 queries, 11 keys, mask=causal & window(3))"
-
-
-# Memory
-
-
-class Largest(TorchDispatchMode):
-    """Keeps count of the largest tensor that any operation returns."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.most, self.operations = 0, 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        self.operations += 1
-        for x in result if isinstance(result, tuple | list) else [result]:
-            # A view or an expanded tensor is as large as what it stands on.
-            if isinstance(x, Tensor):
-                self.most = max(self.most, min(x.numel(), x.untyped_storage().nbytes()))
-        return result
-
-
-N = 6000
-
-
-@pytest.fixture(scope="module")
-def long() -> list[Tensor]:
-    return [noise(1, 2, N, 16, seed=i, dtype=torch.float32) for i in range(3)]
-
-
-def test_looking_never_holds_the_matrix(long: list[Tensor]) -> None:
-    with Largest() as largest:
-        seen = look(*long, mask=causal)
-        values, _ = seen.top(8)
-        entropy, received = seen.entropy(), seen.received()
-    assert 2 * N * 16 <= largest.most < N * N / 2
-    # What came out in pieces is right.
-    some = torch.tensor([0, 5, 2999, N - 1])
-    weights = seen.weights(queries=some)
-    torch.testing.assert_close(values[:, :, some], weights.topk(8, -1).values, rtol=1e-5, atol=1e-6)
-    logs = torch.where(weights > 0, weights.log(), 0.0)
-    torch.testing.assert_close(entropy[:, :, some], -(weights * logs).sum(-1), rtol=1e-5, atol=1e-5)
-    # 6000 rows sum to 1, each to a rounding of float32.
-    assert abs(float(received.double().sum()) - 2 * N) < 2 * N * 2**-23
-
-
-@pytest.mark.parametrize("mask", [None, causal], ids=["none", "causal"])
-def test_blocked_never_holds_the_matrix(long: list[Tensor], mask: Mask | None) -> None:
-    tracked = [x[..., :4].clone().requires_grad_() for x in long]
-    with Largest() as largest:
-        output = attend(*tracked, mask=mask, kernel="blocked")
-        forwards = largest.operations
-        output.sum().backward()
-    assert largest.operations > 2 * forwards
-    assert 2 * N * 4 <= largest.most < N * N / 2
