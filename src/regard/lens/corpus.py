@@ -32,7 +32,7 @@ from regard.lens.analysis import Analysis
 from regard.lens.lens import Lens
 
 PARTS, LEAST, MOST = 200, 16, 2048
-"""About so many parts a job has; rows of a chunk, at least and at most."""
+"""The approximate number of parts of a job; the least and most rows of a chunk."""
 TOGETHER = 16
 """Texts that are translated side by side."""
 JOB = "_job.json"

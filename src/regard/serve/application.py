@@ -144,7 +144,7 @@ class _Service:
             except RefusedError as refusal:
                 return replies.error(refusal.status, refusal.sentence, refusal.headers)
             except GoneError:
-                return Response(status_code=499)  # nobody hears it
+                return Response(status_code=499)  # the client has disconnected
             except Exception as error:  # what reaches uvicorn would be logged with its message
                 return self._failed(name, error)
 
@@ -211,7 +211,7 @@ def _reply(found: Any) -> Response:
 
 
 async def _left(request: Request) -> None:
-    """Over when whoever asked has left."""
+    """Returns when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

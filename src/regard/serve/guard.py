@@ -92,7 +92,7 @@ class Guard:
             await self._app(scope, receive, sent)
         else:
             await error(421, _misdirected(self._names))(scope, receive, sent)
-        # A path that is known, and that alone: elsewhere may stand what somebody typed.
+        # Only known paths: any other may contain text that a user typed.
         log.info(
             "%s %s %d, %d ms",
             scope["method"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class RefusedError(Exception):
-    """An answer that is no: a status, and one sentence for whoever asked."""
+    """A refused request: a status, and one sentence for the client."""
 
     def __init__(self, status: int, sentence: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(sentence)

@@ -83,7 +83,7 @@ def run(
     started(here)
     if browse:
         threading.Thread(target=webbrowser.open, args=(here,), daemon=True).start()
-    # uvicorn ends on these, and then passes them on to whoever heard them before.
+    # uvicorn ends on these, and then raises them again for the handlers that were set before.
     heard = {one: signal.signal(one, _ends) for one in (signal.SIGINT, signal.SIGTERM)}
     try:
         uvicorn.Server(config).run(sockets=[listening])

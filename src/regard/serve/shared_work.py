@@ -11,7 +11,7 @@ from regard.serve.work_queue import GoneError
 
 T = TypeVar("T")
 Gone = Callable[[], Awaitable[object]]
-"""Returns when nobody waits any more."""
+"""Returns when the client has disconnected."""
 
 
 @dataclass
@@ -58,4 +58,4 @@ class SharedWork(Generic[T]):
         if self._under_way.get(key) is one:
             del self._under_way[key]
         if one.task.done() and not one.task.cancelled():
-            one.task.exception()  # which nobody may have waited for
+            one.task.exception()  # retrieved, so that asyncio does not log it

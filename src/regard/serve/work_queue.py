@@ -3,7 +3,7 @@
 A worker answers one question at a time: a model at work uses the cores that torch was given, and
 what is captured while it runs belongs to one question. Questions that wait and have a part in
 common, such as sentences to translate, are handed to a worker together, which does that part for
-all of them at once. Work that takes too long, or that nobody waits for any more, is dropped: at
+all of them at once. Work that takes too long, or whose client has disconnected, is dropped: at
 once if its turn has not come, else when the model next calls one of its modules.
 """
 
@@ -100,7 +100,7 @@ class WorkQueue(Generic[Q, A]):
         return len(self._queued)
 
     async def done(self, question: Q, gone: Callable[[], Awaitable[object]]) -> A:
-        """The answer to a question; `gone` returns when nobody waits for it any more."""
+        """The answer to a question; `gone` returns when its client has disconnected."""
         slot, until = self._take(), time.monotonic() + self._limits.seconds
         item: _Item[Q, A] = _Item(question, slot, until, asyncio.Future())
         self._queued.append(item)

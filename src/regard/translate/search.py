@@ -58,7 +58,7 @@ class Hypothesis:
 
 
 def longest(source: int) -> int:
-    """How many subwords a translation of so many may have, its end included: twice and 20 more."""
+    """The most subwords of a translation, its end included: twice as many as the source and 20."""
     return 2 * source + 20
 
 
@@ -226,7 +226,7 @@ class _BeamSearch:
             log_p, parents, tokens = log_p[stay], parents[stay], tokens[stay]
             runs = None if runs is None else runs[stay]
         elif stopped:
-            # To move all others costs more than to go on for a while with what nobody asks for.
+            # Moving all others costs more than a few steps with sentences that are finished.
             log_p = log_p.masked_fill(stops[:, None], -torch.inf)
         self._writer.go_on(parents, stay)
         if self._loops is not None and runs is not None:

@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from regard.errors import OptionError
 
 WIDEST = 1000
-"""So many translations of a text are written side by side at most: each needs memory of its own."""
+"""The most translations of a text that are written side by side: each needs its own memory."""
 STEEPEST = 10
 """The largest exponent of a length, either way: beyond, scores leave what float32 can hold."""
 
@@ -78,7 +78,7 @@ Strategy = Greedy | Beam | Sampling
 
 
 def check_n_best(caller: str, how: Strategy, n_best: object) -> None:
-    """Raise unless so many translations of a text can be found in this way."""
+    """Raise unless the strategy can find `n_best` translations of a text."""
     n = check_whole(caller, "n_best", n_best, 1, WIDEST)
     if isinstance(how, Beam) and n > how.size:
         raise OptionError(
