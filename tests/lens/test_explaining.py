@@ -14,9 +14,11 @@ import torch
 import regard
 from regard.errors import OptionError
 from regard.lens import Lens, cut
-from regard.lens.explaining import VERIFIED
+from regard.lens.attribution import VERIFIED
+from regard.lens.estimation import estimate_links, step_links
 from regard.lens.explanation import METHODS, Effect, turned
 from regard.lens.measures import agreement, measure, rollout
+from regard.lens.predictions.stack import VectorPrediction
 from regard.nn import Classifier, LanguageModel, TransformerConfig
 from regard.text import Tokenizer
 from regard.translate import Translator
@@ -136,6 +138,23 @@ def test_in_single_heads_the_strongest_links_are_cut_and_the_others_estimated(le
             assert found[-1] == pytest.approx(real[-1], abs=1e-5, rel=1e-4)
     assert agreement(found, real) > 0.95
     assert e.to_data()["heads"]["estimated"][0] == e.heads_estimated[0].tolist()
+
+
+def test_the_estimate_counts_a_word_of_several_tokens_once(lens: Lens) -> None:
+    text = "The crocodile was too tired because the street was too wide."
+    analysis = lens.analyse(text)
+    unit = analysis.reading.words.find("crocodile")
+    assert len(analysis.reading.words.tokens_of(unit)) > 3
+    e = lens.explain(text, unit)
+    prediction = VectorPrediction(analysis.adapter, analysis.reading, unit)
+    of_rows, of_all = step_links(prediction), estimate_links(prediction)[1]
+    torch.testing.assert_close(of_rows.effects, of_all.effects)
+    assert e.knockout_of_heads is not None
+    assert e.heads_estimated is not None
+    measured = ~e.heads_estimated
+    estimate = (-2 * of_rows.effects).clamp(min=0).sqrt()[measured]
+    ratio = estimate / e.knockout_of_heads[measured]
+    assert 0.7 < float(ratio.median()) < 1.4
 
 
 def test_a_written_word_looks_by_its_cross_attention(lens: Lens) -> None:

@@ -9,7 +9,7 @@ import pytest
 from regard.lens import Lens
 from regard.lens.adapters import TranslatorAdapter
 from regard.lens.capture import Cut
-from regard.lens.rewriting import rewrite
+from regard.lens.decoding import continue_draft
 
 TEXT = "The animal didn't cross the street because it was too tired."
 
@@ -31,10 +31,10 @@ def test_the_draft_saves_passes_and_changes_nothing(
 
     monkeypatch.setattr(adapter, "step_logits", counted)
     begun = [said[:1], said[:2]]
-    plain = rewrite(adapter, memory, begun, [], cuts, 12)
+    plain = continue_draft(adapter, memory, begun, [], cuts, 12)
     alone, passes = passes, 0
-    assert rewrite(adapter, memory, begun, plain[1], cuts, 12) == plain
+    assert continue_draft(adapter, memory, begun, plain[1], cuts, 12) == plain
     assert passes < alone
-    assert rewrite(adapter, memory, begun, [5, 3, 7] * 4, cuts, 12) == plain
+    assert continue_draft(adapter, memory, begun, [5, 3, 7] * 4, cuts, 12) == plain
     assert [row[:1] for row in plain] == [said[:1]] * 2
     assert max(map(len, plain)) <= 12

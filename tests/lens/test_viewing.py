@@ -10,7 +10,7 @@ import torch
 
 from regard.lens import Lens
 from regard.lens.methods import score
-from regard.lens.viewing import text_of
+from regard.lens.views import text_of
 from regard.nn import LanguageModel, Transformer, TransformerConfig
 from regard.text import Tokenizer
 from regard.text.words import Words

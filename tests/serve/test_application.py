@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from regard.errors import OptionError
 from regard.lens import Lens
-from regard.lens.viewing import compared_of
+from regard.lens.views import compared_of
 from regard.serve import Limits, guard, make
 from regard.serve.guard import POLICY
 from regard.translate import Translator

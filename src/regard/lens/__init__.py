@@ -2,7 +2,7 @@
 
 from regard.lens.analysis import Analysis
 from regard.lens.capture import Cut, Seen, cut, watch
-from regard.lens.comparing import Comparison
+from regard.lens.comparison import Comparison
 from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores
 from regard.lens.judgement import Judgement, judge

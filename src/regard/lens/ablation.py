@@ -17,8 +17,8 @@ from torch import Tensor
 from regard.lens.adapters import Reading, TranslatorAdapter
 from regard.lens.analysis import Analysis
 from regard.lens.capture import Cut, cut
+from regard.lens.decoding import continue_draft
 from regard.lens.results import Without
-from regard.lens.rewriting import rewrite
 
 Progress = Callable[[int, int], object]
 """Called with the number of links cut so far, and of all."""
@@ -149,7 +149,7 @@ def _generate(analysis: Analysis, last: Tensor, links: Sequence[Sequence[Link]])
         for row, steps in zip(chosen, hidden, strict=True)
     ]
     limit = adapter.longest_output(memory.shape[1])
-    rewritten = rewrite(adapter, memory, begun, written, cuts, limit)
+    rewritten = continue_draft(adapter, memory, begun, written, cuts, limit)
     for row, tokens in zip(rows, rewritten, strict=True):
         instead[row] = tokens
     return instead

@@ -1,4 +1,4 @@
-"""`Analysis`: what is computed once about a text, for every question to ask."""
+"""`Analysis`: what all questions about a text share, computed once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from regard.lens.adapters import (
 )
 from regard.lens.adapters.past import Past
 from regard.lens.capture import watch
-from regard.lens.measures import Feeds
+from regard.lens.measures import HeadMixers
 from regard.lens.predictions import Prediction, Translated
 from regard.lens.predictions.stack import (
     ClassPrediction,
@@ -32,9 +32,9 @@ from regard.lens.predictions.translation import choose
 
 
 class Analysis:
-    """A text as a model reads it: vectors and attention, what is written, and with what attention.
+    """A text as a model reads it: its vectors and attention, what is written, and the decoder's.
 
-    Each is computed when it is first asked for, and kept.
+    Each is computed when it is first used, and kept.
     """
 
     def __init__(self, adapter: ModelAdapter, reading: Reading, target: str | None = None) -> None:
@@ -49,10 +49,11 @@ class Analysis:
 
     @cached_property
     def _read(self) -> tuple[list[Tensor], dict[str, Look], dict[str, Tensor]]:
-        with torch.no_grad(), watch(self.adapter.model) as seen, Feeds(self.adapter.model) as feeds:
+        model = self.adapter.model
+        with torch.no_grad(), watch(model) as seen, HeadMixers(model) as mixers:
             vectors = self.adapter.layers([self.reading])
         looks = seen.layers()
-        return vectors, looks, feeds.outputs(looks)
+        return vectors, looks, mixers.outputs(looks)
 
     @property
     def vectors(self) -> list[Tensor]:
@@ -61,7 +62,7 @@ class Analysis:
 
     @property
     def looks(self) -> dict[str, Look]:
-        """The attention by which the text is read, layer by layer."""
+        """The attention with which the text is read, layer by layer."""
         return self._read[1]
 
     @property
@@ -71,12 +72,12 @@ class Analysis:
 
     @cached_property
     def past(self) -> Past | None:
-        """What a causal model keeps of the text: links of a word change nothing before it."""
+        """The key-value cache of a causal model: links of a word change nothing before it."""
         return self.adapter.past(self.reading)
 
     @cached_property
     def written(self) -> list[int] | None:
-        """What the model writes, as tokens: a translation, or the next token; None if nothing."""
+        """The tokens that the model writes: a translation, or the next token; None if nothing."""
         if not writes_for(self.adapter, self.reading):
             return None
         if self._target is not None:
@@ -86,7 +87,7 @@ class Analysis:
 
     @cached_property
     def translated(self) -> Translated:
-        """The translation, and how the rows and columns of its decoder are named."""
+        """The translation, with names for the rows and columns of its decoder."""
         self.check_length("lens")
         adapter = cast(TranslatorAdapter, self.adapter)
         return Translated(adapter, self.reading, self.vectors[-1], self.written or [])
@@ -110,7 +111,7 @@ class Analysis:
         return self.translated.steps_for(self.reading.words.places[tokens[0]])
 
     def prediction(self, word: str | int | None, instead: str | None) -> Prediction:
-        """The choice of one word, and the alternative that it is compared with."""
+        """The prediction of a word, compared with an alternative."""
         adapter, reading = self.adapter, self.reading
         if adapter.kind == "translator":
             return choose(self.translated, word, instead)

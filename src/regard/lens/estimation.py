@@ -7,6 +7,7 @@ are kept that are worth cutting.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -82,7 +83,8 @@ class StepLinks(NamedTuple):
 def step_links(prediction: Prediction) -> StepLinks:
     """The weight and the estimated effect of each link from the step's rows to an input unit."""
     own = [site for site in prediction.sites if site.place == prediction.place]
-    return _step_links(prediction, own, [_units(prediction, site) for site in own])
+    rows = _own_rows(prediction)
+    return _step_links(own, [_units(prediction, site, rows) for site in own])
 
 
 def estimate_links(prediction: Prediction) -> tuple[Candidates, StepLinks]:
@@ -101,20 +103,23 @@ def estimate_links(prediction: Prediction) -> tuple[Candidates, StepLinks]:
         module = torch.full_like(index, number)
         parts.append((module, index, weights.flatten()[index], effects.flatten()[index]))
         if site.place == prediction.place:
+            rows = _own_rows(prediction)
             own.append(site)
-            found.append((weights, effects))
+            found.append((weights[:, rows], effects[:, rows]))
     module, index, weight, effect = (torch.cat(one).cpu() for one in zip(*parts, strict=True))
     every = Candidates(asked, shapes, module, index, weight, effect, total)
-    return every, _step_links(prediction, own, found)
+    return every, _step_links(own, found)
 
 
-def _step_links(
-    prediction: Prediction, sites: list[Site], found: list[tuple[Tensor, Tensor]]
-) -> StepLinks:
+def _own_rows(prediction: Prediction) -> list[int]:
+    """The units of the step's rows, each once."""
     queries, _ = prediction.axes(prediction.place)
-    rows = [queries.at(position) for position in prediction.queries]
-    attention = torch.stack([weights[:, rows].amax(1) for weights, _ in found])
-    return StepLinks(sites, attention, torch.stack([one[:, rows].sum(1) for _, one in found]))
+    return list(dict.fromkeys(queries.at(position) for position in prediction.queries))
+
+
+def _step_links(sites: list[Site], found: list[tuple[Tensor, Tensor]]) -> StepLinks:
+    attention = torch.stack([weights.amax(1) for weights, _ in found])
+    return StepLinks(sites, attention, torch.stack([effects.sum(1) for _, effects in found]))
 
 
 def head_norms(prediction: Prediction, site: Site) -> Float[Tensor, "heads units"]:
@@ -125,13 +130,20 @@ def head_norms(prediction: Prediction, site: Site) -> Float[Tensor, "heads units
     return grouped(norms, keys.groups(norms.shape[-1]), len(keys))
 
 
-def _units(prediction: Prediction, site: Site) -> tuple[Tensor, Tensor]:
+def _units(
+    prediction: Prediction, site: Site, rows: Sequence[int] | None = None
+) -> tuple[Tensor, Tensor]:
     """The weight and the estimated effect of each link between units, ``(h, queries, keys)``.
 
-    Several tokens of a word that attends have the mean weight and the sum of the effects. A module
-    that runs several times, as in ALBERT, is cut in all its calls, so their effects are added.
+    Of all queries, or of the units in `rows`. Several tokens of an attending word have the mean
+    weight and the sum of the effects. A module that runs several times, as in ALBERT, is cut in all
+    its calls, so their effects are added.
     """
     queries, keys = prediction.axes(site.place)
+    if rows is not None:
+        queries = Axis(
+            tuple(queries.names[i] for i in rows), tuple(queries.positions[i] for i in rows)
+        )
     found = [
         _of_call(prediction, look, queries, keys) for look in prediction.seen.calls(site.module)
     ]
@@ -145,13 +157,14 @@ def _of_call(
     prediction: Prediction, look: Look, queries: Axis, keys: Axis
 ) -> tuple[Tensor, Tensor]:
     """The same for one call of a module."""
-    b, h, q, k = look.sizes
-    to, of = keys.groups(k), queries.groups(q)
-    parts = []
+    b, h, _, k = look.sizes
+    own = sorted(position for positions in queries.positions for position in positions)
+    to, of = keys.groups(k), queries.groups(look.sizes[2])[own]
+    parts, q, rows = [], len(own), None if len(own) == look.sizes[2] else own
     step = h if b * h * q * k <= ELEMENTS else max(1, ELEMENTS // (b * q * k))
     for first in range(0, h, step):
         heads = slice(first, first + step)
-        scores, gradient = look.scores(heads=heads), look.gradient_of_weights(heads=heads)
+        scores, gradient = look.scores(rows, heads), look.gradient_of_weights(rows, heads)
         parts.append(link_effects(scores, gradient, to, len(keys)))
     weights, effects = (torch.cat(one, 1) for one in zip(*parts, strict=True))
     weights = grouped(weights[0].mT, of, len(queries)).mT

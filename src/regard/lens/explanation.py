@@ -13,9 +13,9 @@ from torch import Tensor
 
 from regard.attention.record import Look
 from regard.errors import OptionError
-from regard.lens._numbers import numbered, whole
+from regard.lens.arguments import numbered, whole
 from regard.lens.capture import Seen
-from regard.lens.measures import agreement, foremost
+from regard.lens.measures import agreement, top_ranked
 from regard.lens.plain_data import frame, rounded
 from regard.text.words import Words, visible
 
@@ -265,7 +265,7 @@ class Explanation:
 
         `Lens.view` shows what the model wrote, with links to cut.
         """
-        from regard.lens.viewing import view_of
+        from regard.lens.views import view_of
 
         return view_of(self)
 
@@ -301,7 +301,7 @@ class Explanation:
         ranked = [self.scores(name) for name in reversed(METHODS)]
         if self.probability is not None:
             ranked.insert(0, self.probability)
-        return foremost(ranked, self._others, whole("table: n", n))
+        return top_ranked(ranked, self._others, whole("table: n", n))
 
 
 def shared(layers: Iterable[str]) -> bool:

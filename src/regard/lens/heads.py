@@ -1,4 +1,4 @@
-"""Which heads look from one word at another, and which of them do so reliably."""
+"""Which heads attend from one word to another, and how reliably."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import FileError, OptionError, RegardError
-from regard.lens._numbers import whole
 from regard.lens.adapters import ModelAdapter, Reading, TranslatorAdapter, writes_for
+from regard.lens.arguments import whole
 from regard.lens.capture import watch
 from regard.lens.estimation import head_norms, step_links
 from regard.lens.explanation import Explanation
@@ -27,7 +27,7 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class Head:
-    """How much one head makes of a link."""
+    """The strength of one link in one head."""
 
     layer: int
     head: int
@@ -36,17 +36,16 @@ class Head:
     norm: float
     """Weight × length of the value."""
     knockout: float | None
-    """How far the vector of a word that is read moves without the link in this head; None if not
-    known."""
+    """How far the word's vector moves without the link in this head; None if not known."""
     effect: float | None = None
-    """Of a word that is written: the estimated change of log p(word) − log p(instead) without the
-    link in this head."""
+    """Of a written word: the estimated change of log p(word) − log p(instead) without the link in
+    this head."""
     estimated: bool = False
     """Whether `knockout` is an estimate."""
 
 
 class Heads(Sequence[Head]):
-    """Heads, the one with the most attention for the link first."""
+    """Heads, sorted by their attention for one link."""
 
     def __init__(self, looks: str, at: str, heads: Iterable[Head], place: str = "encoder") -> None:
         self.looks, self.at, self.place = looks, at, place
@@ -54,7 +53,7 @@ class Heads(Sequence[Head]):
 
     @classmethod
     def of_explanation(cls, e: Explanation, to: int) -> Heads:
-        """The heads by which a text is read."""
+        """The heads of a word that is read."""
         knocked, estimated = e.knockout_of_heads, e.heads_estimated
         heads = (
             Head(
@@ -73,7 +72,7 @@ class Heads(Sequence[Head]):
 
     @classmethod
     def of_prediction(cls, prediction: Prediction, to: int) -> Heads:
-        """The heads that look at the text when a word is written."""
+        """The cross-attention heads of a written word."""
         sites, attention, effects = step_links(prediction)
         _, keys = prediction.axes(prediction.place)
         heads = []
@@ -179,7 +178,7 @@ class Places:
     """All that the word may refer to, if the question says so."""
 
     def among(self, words: Words) -> list[int]:
-        """What a head chooses from: the candidates, or else every other word."""
+        """The words a head chooses from: the candidates, or else every other word."""
         real = words.is_word
         return list(self.candidates) or [i for i in range(len(words)) if real[i] and i != self.word]
 
@@ -233,28 +232,28 @@ def read_questions(path: str | Path) -> Iterator[Question]:
 
 @dataclass(frozen=True, eq=False)
 class HeadScores:
-    """How often each head looks from a word at what it refers to, rather than at the others."""
+    """How often each head attends from a word to what it refers to, rather than to others."""
 
     places: dict[str, Float[Tensor, "layers heads"]]
     """The accuracy of each head, by place: ``"encoder"`` (the only one of a single stack); of a
     translator also ``"cross"``, from the row that writes the translation of the word to the
     referent, and ``"decoder"``, from there to the word written for the referent."""
     nearest: float
-    """How often the nearest noun before the word, or else behind it, is right: the baseline.
+    """The accuracy of the baseline: the nearest noun before the word, or else behind it.
 
-    The nouns of a text are what its question names: the referent and the others. If it names no
-    others: all words that any of the questions names so, or that are nouns of the built-in corpus,
-    in the plural too. A noun that none of them knows is never guessed."""
+    The nouns of a text are those its question names: the referent and the others. If it names no
+    others: all words that any question names, or that are nouns of the built-in corpus, in the
+    plural too. A noun that is in neither is never guessed."""
     n: int
     layers: tuple[str, ...]
 
     @property
     def accuracy(self) -> Float[Tensor, "layers heads"]:
-        """The accuracy of the heads by which the text is read."""
+        """The accuracy of the heads that read the text."""
         return next(iter(self.places.values()))
 
     def best(self, n: int = 5, place: str | None = None) -> list[tuple[int, int, float]]:
-        """(layer, head, accuracy) of the n best at a place; those that read the text by default."""
+        """(layer, head, accuracy) of the n best at a place, by default where the text is read."""
         if place is not None and place not in self.places:
             raise OptionError(f"best: place={place!r}, expected one of {', '.join(self.places)}")
         accuracy = self.accuracy if place is None else self.places[place]
@@ -313,7 +312,7 @@ def score_heads(
 def _read_scores(
     adapter: ModelAdapter, readings: Sequence[Reading], places: Sequence[Places]
 ) -> tuple[tuple[str, ...], Tensor]:
-    """The modules that read a text, and how often each of their heads is right."""
+    """The modules that read a text, and the number of hits of each of their heads."""
     spelled = [it.words.tokens_of(at.word) for it, at in zip(readings, places, strict=True)]
     asked = sorted({token for tokens in spelled for token in tokens})
     with watch(adapter.model) as seen:
@@ -331,7 +330,7 @@ def _read_scores(
 def _written_scores(
     adapter: TranslatorAdapter, readings: Sequence[Reading], places: Sequence[Places]
 ) -> dict[str, Tensor]:
-    """The same for the row that writes the translation of the word, at both other places."""
+    """The hits at the other two places, from the row that writes the translation of the word."""
     written = adapter.translate_all(readings)
     with watch(adapter.model) as seen:
         adapter.teacher_force(readings, written)
@@ -356,17 +355,16 @@ def _written_scores(
 
 
 def _step(target: Words, looking: Tensor) -> int:
-    """The step that writes the translation of a word, by how much each step looks at it.
+    """The step that writes the translation of a word, by the attention of each step to it.
 
-    A comma before a clause looks at its pronoun as well, so steps that write punctuation are not
-    meant.
+    Steps that write punctuation are left out: a comma before a clause attends to its pronoun, too.
     """
     spelled = [any(map(str.isalnum, target.names[i])) for i in target.places[1:]]
     return int((looking * torch.tensor(spelled)).argmax()) if len(looking) else 0
 
 
 def _hits(given: Tensor, at: Places, words: Words) -> Tensor:
-    """1.0 for the heads that give the referent more than any other, ``(layers, heads)``."""
+    """1.0 for heads whose weight is largest for the referent, ``(layers, heads)``."""
     rest = [i for i in at.among(words) if i != at.referent]
     others = given[..., rest].amax(-1) if rest else given.new_zeros(given.shape[:2])
     return (given[..., at.referent] > others).double()

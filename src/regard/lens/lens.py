@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import OptionError
-from regard.lens._numbers import whole
 from regard.lens.ablation import Link, Progress, ablate_links, without_links
 from regard.lens.adapters import ModelAdapter, Reading, TranslatorAdapter, writes_for
 from regard.lens.analysis import Analysis
+from regard.lens.arguments import is_text, pairs, several, whole
+from regard.lens.attribution import MOST, explain_read, explain_written
 from regard.lens.capture import watch
-from regard.lens.comparing import Comparison, compare
-from regard.lens.explaining import MOST, explained, explained_written
+from regard.lens.comparison import Comparison, compare
 from regard.lens.explanation import Explanation
 from regard.lens.heads import Heads, HeadScores, read_questions, score_heads
 from regard.lens.link_steps import LinkSteps, link_steps
@@ -120,8 +120,8 @@ class Lens:
         words = analysis.reading.words
         with self._computing():
             if analysis.writes(word) and not words.has(word):
-                return explained_written(analysis, word)
-            return explained(analysis, words.find(word), most, progress=progress)
+                return explain_written(analysis, word)
+            return explain_read(analysis, words.find(word), most, progress=progress)
 
     def explain_all(
         self,
@@ -135,8 +135,8 @@ class Lens:
 
         Texts are read one by one: the cuts of a single text fill the batches already.
         """
-        pairs = _pairs("explain_all: items", items, "(text, word)")
-        for done, (text, word) in enumerate(pairs, 1):
+        found = pairs("explain_all: items", items, "(text, word)")
+        for done, (text, word) in enumerate(found, 1):
             yield self.explain(text, word, tokens=tokens, most=most)
             progress(done)
 
@@ -150,10 +150,9 @@ class Lens:
             return
         asked = [one for one in analyses if writes_for(adapter, one.reading)]
         with self._computing():
-            for one, written in zip(
-                asked, adapter.translate_all([one.reading for one in asked]), strict=True
-            ):
-                one.written = written
+            found = adapter.translate_all([one.reading for one in asked])
+        for one, written in zip(asked, found, strict=True):
+            one.written = written
 
     def why(
         self,
@@ -239,7 +238,7 @@ class Lens:
             at: the word attended to.
             tokens: whether every token counts as a word of its own.
         """
-        if _is_text(at):
+        if is_text(at):
             text, word, at = str(at), text, word
         analysis = self.analyse(text, tokens=tokens)
         words = analysis.reading.words
@@ -247,7 +246,7 @@ class Lens:
         with self._computing():
             if self.translates and not words.has(word):
                 return Heads.of_prediction(analysis.prediction(word, None), key)
-            return Heads.of_explanation(explained(analysis, words.find(word), 1, (key,)), key)
+            return Heads.of_explanation(explain_read(analysis, words.find(word), 1, (key,)), key)
 
     def score_heads(
         self,
@@ -273,7 +272,7 @@ class Lens:
             questions = generate("reference", "test", 1000)
         elif isinstance(questions, str | Path):
             questions = read_questions(questions)
-        asked = _several("score_heads: questions", questions)
+        asked = several("score_heads: questions", questions)
         with self._computing():
             return score_heads(self._adapter, asked, self._read, progress)
 
@@ -283,7 +282,7 @@ class Lens:
 
     def embed_all(self, texts: Iterable[str], *, tokens: bool = False) -> list[Embedded]:
         """The contextual vectors of many texts, in batches."""
-        readings = [self._read(text, tokens) for text in _several("embed_all: texts", texts)]
+        readings = [self._read(text, tokens) for text in several("embed_all: texts", texts)]
         order = sorted(range(len(readings)), key=lambda i: len(readings[i].ids))
         found: dict[int, Embedded] = {}
         with self._computing():
@@ -317,10 +316,10 @@ class Lens:
         """What changes when all of these links, (word attending, word attended to), are cut."""
         analysis = self.analyse(text, tokens=tokens)
         words = analysis.reading.words
-        named = _pairs("without: links", links, "(word that looks, word looked at)")
-        pairs = [(words.find(query), words.find(key)) for query, key in named]
+        named = pairs("without: links", links, "(word attending, word attended to)")
+        numbers = [(words.find(query), words.find(key)) for query, key in named]
         with self._computing():
-            return without_links(analysis, pairs)
+            return without_links(analysis, numbers)
 
     def measures(self, text: str | Analysis, word: str | int | None = None) -> Measures:
         """The score of each input word for a written word, by every quick method.
@@ -329,7 +328,7 @@ class Lens:
             text: what the model reads, or the analysis of it.
             word: the written word, see `why`.
         """
-        from regard.lens.viewing import measures_of
+        from regard.lens.views import measures_of
 
         analysis = self._analysed(text)
         with self._computing():
@@ -360,7 +359,7 @@ class Lens:
             layers: whether the attention of all layers and all measures are included.
             links: whether the strongest links of all layers are cut as well, one at a time.
         """
-        from regard.lens.viewing import layers_of
+        from regard.lens.views import layers_of
 
         analysis = self._analysed(text)
         if word is None and self._adapter.kind == "encoder":
@@ -390,7 +389,7 @@ class Lens:
             among: texts in whose words the nearest neighbours are searched; sentences of the
                 built-in corpus if not given.
         """
-        if _is_text(word):
+        if is_text(word):
             one, other, word = other, word, one
         with self._computing():
             return compare(self, self._adapter, word, (one, other), among)
@@ -422,26 +421,6 @@ class Lens:
         return read(self._adapter, text, tokens)
 
 
-def _is_text(argument: object) -> bool:
-    """Whether an argument is a text, not a word: the order before 0.1.0 had the word first."""
-    return isinstance(argument, str) and len(argument.split()) > 1
-
-
-def _several(what: str, items: object) -> Iterable[Any]:
-    """The items, if they are several and not one text."""
-    if isinstance(items, str | bytes | Mapping) or not isinstance(items, Iterable):
-        raise OptionError(f"{what} is {type(items).__name__}, expected a list")
-    return items
-
-
-def _pairs(what: str, items: object, each: str) -> Iterator[tuple[Any, Any]]:
-    """The items, if all of them are pairs."""
-    for item in _several(what, items):
-        if not isinstance(item, Sequence) or isinstance(item, str) or len(item) != 2:
-            raise OptionError(f"{what} has {item!r}, expected {each} each")
-        yield item[0], item[1]
-
-
 def see(
     text: str,
     word: str | int | None = None,
@@ -457,7 +436,7 @@ def see(
         word: the word that it wrote, see `Lens.view`.
         instead: the alternative, see `Lens.why`.
         model: a `Translator`, a model of `regard.nn` or of transformers, or the name of one (see
-            `Lens.open`); the one that comes with regard if not given.
+            `Lens.open`); the bundled one if not given.
         tokenizer: the one that belongs to the model; a `Translator` has its own.
     """
     if model is None or isinstance(model, str | Path):

@@ -1,4 +1,4 @@
-"""The six steps of one real link: how a head computed the weight of one word for another."""
+"""`LinkSteps`: how a head computed the weight of one word for another, in six steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import OptionError, WordError
-from regard.lens._numbers import numbered
+from regard.lens.arguments import numbered
 from regard.lens.predictions.prediction import Axis, Prediction, Site
 
 SHOWN, KEYS = 6, 5
@@ -20,7 +20,7 @@ SHOWN, KEYS = 6, 5
 
 @dataclass(frozen=True, eq=False)
 class LinkSteps:
-    """One link of one head, step by step, with the numbers that the model computed."""
+    """The six steps of one link in one head, with the numbers that the model computed."""
 
     query: str
     key: str
@@ -28,7 +28,7 @@ class LinkSteps:
     layer: int
     head: int
     q: Float[Tensor, " d"]
-    """Step 1: the query, where the word is written or read …"""
+    """Step 1: the query of the attending word …"""
     k: Float[Tensor, " d"]
     """… the key …"""
     v: Float[Tensor, " e"]
@@ -36,7 +36,7 @@ class LinkSteps:
     product: float
     """Step 2: q · k."""
     scaled: float
-    """Step 3: divided by √d, what else is added to it included."""
+    """Step 3: the score divided by √d, with biases added."""
     weight: float
     """Step 4: softmax over all words."""
     weights: tuple[tuple[str, float], ...]

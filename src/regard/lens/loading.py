@@ -1,7 +1,4 @@
-"""A model and its tokenizer by name: one that comes with regard, a folder, or from the hub.
-
-And the `ModelAdapter` by which the lens asks it.
-"""
+"""Loading a model and its tokenizer by name, and choosing the adapter of a model."""
 
 from __future__ import annotations
 
@@ -36,10 +33,10 @@ TOKENIZERS = (
     "source.spm",
     "sentencepiece.bpe.model",
 )
-"""Files that keep a tokenizer of transformers, which would make up an empty one without any."""
+"""Files of a tokenizer; without any of them, transformers would create an empty one."""
 
 BYTES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
-"""Tokenizers that take bytes or characters as they are, and so keep no vocabulary."""
+"""Tokenizers of bytes or characters, which have no vocabulary file."""
 
 
 def opened(what: str | Path) -> tuple[Any, Any]:
@@ -105,7 +102,7 @@ def adapter_of(model: object, tokenizer: object) -> ModelAdapter:
 
 
 def _transformers(name: str, *, local: bool) -> tuple[Any, Any]:
-    """A model of transformers with its tokenizer: that of its own architecture, if it has one."""
+    """A model of transformers, of the class that its configuration names, and its tokenizer."""
     try:
         import transformers
     except ImportError:
@@ -139,7 +136,7 @@ def _transformers(name: str, *, local: bool) -> tuple[Any, Any]:
 
 
 def _has_tokenizer(folder: Path) -> bool:
-    """Whether one is kept in the folder, or is of a kind that has nothing to keep but its name."""
+    """Whether the folder has a tokenizer, or names one that needs no vocabulary file."""
     if any((folder / file).exists() for file in TOKENIZERS):
         return True
     try:
@@ -151,7 +148,7 @@ def _has_tokenizer(folder: Path) -> bool:
 
 @contextmanager
 def _quiet(logging: Any) -> Iterator[None]:
-    """Without the bar and the report of transformers, for what is wrong is said in one line."""
+    """Context: without the progress bar and the report of transformers."""
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -164,10 +161,10 @@ def _quiet(logging: Any) -> Iterator[None]:
 
 
 def _complete(name: str, model: Any, loaded: dict[str, Any]) -> None:
-    """An error if weights that are asked would be left as they were drawn at random.
+    """Raise if weights that the lens uses were not loaded, and so are random.
 
-    These are the layers, which have numbers, and what a language model says the next word by; not
-    heads for other purposes.
+    These are the layers, which have numbers in their names, and the output head of a language
+    model; not heads for other tasks.
     """
     for key, there, wanted in sorted(loaded["mismatched_keys"])[:1]:
         raise FileError(
@@ -190,7 +187,7 @@ def _complete(name: str, model: Any, loaded: dict[str, Any]) -> None:
 
 
 def _line(error: Exception) -> str:
-    """What an error says, on one line; with its kind, where that says more than its text."""
+    """The first line of an error's message, with its class where that is more informative."""
     first, _, rest = str(error).strip().partition("\n")
     if first.endswith(":"):
         first += f" {rest.strip().partition(chr(10))[0]}"

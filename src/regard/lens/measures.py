@@ -1,7 +1,7 @@
-"""What attention says of a word, three ways: by weight, by weight × value, and through all layers.
+"""What a word attends to: by weight, by weight × value, and through all layers.
 
-All three are read off what was seen; none of them tells what would happen without a link. That is
-`knockouts`.
+All three are computed from the captured attention. What happens without a link is measured in
+`ablation`.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from regard.errors import OptionError
 from regard.text.words import Words
 
 BLOCK = 256
-"""Queries whose weights are in memory at once."""
+"""The number of queries whose weights are in memory at once."""
 
 
 @dataclass(frozen=True)
 class Measures:
-    """Of one word, what each other word is to it."""
+    """The scores of all words for one word."""
 
     attention: Float[Tensor, "layers heads names"]
-    """The weights: of the subwords that look the mean, of those looked at the sum."""
+    """The weights: the mean over the word's own tokens, the sum over those attended to."""
     norm: Float[Tensor, "layers heads names"]
-    """Weight × length of the value as the head passes it on."""
+    """Weight × length of the value, projected by the head's output matrix."""
     norm_of_layers: Float[Tensor, "layers names"]
-    """The same for the sum of all heads, whose values may cancel."""
+    """The same for the sum of all heads, which may cancel."""
     rollout: Float[Tensor, " names"]
-    """How much of each word has reached this one through all layers, along all paths."""
+    """The share of each word in this one through all layers, along all paths."""
 
 
 def measure(
@@ -43,10 +43,10 @@ def measure(
     tokens: Sequence[int],
     row: int = 0,
 ) -> Measures:
-    """The measures of the word that these tokens spell, in one sequence of the batch.
+    """The measures of the word with these tokens, in one sequence of the batch.
 
-    `looks` are those of the layers in order; `outputs` are the matrices ``(h, e, width)`` by which
-    each mixes the output of its heads.
+    `looks` are those of the layers in order; `outputs` are the matrices ``(h, e, width)`` that mix
+    the output of their heads.
     """
     attention, norm, norm_of_layers = [], [], []
     heads = sorted({look.sizes[1] for look in looks.values()})
@@ -56,8 +56,10 @@ def measure(
             "they cannot be put into one table; regard.watch shows each layer by itself"
         )
     for name, look in looks.items():
-        weights = attended(look, tokens, row)[:, : len(words.tokens)]  # (h, k)
-        passed = passed_on(look.v[row], outputs[name])[:, : len(words.tokens)]  # (h, k, width)
+        weights = mean_weights(look, tokens, row)[:, : len(words.tokens)]  # (h, k)
+        passed = projected_values(look.v[row], outputs[name])[
+            :, : len(words.tokens)
+        ]  # (h, k, width)
         attention.append(words.summed(weights))
         norm.append(words.summed(weights * torch.linalg.vector_norm(passed, dim=-1)))
         norm_of_layers.append(words.summed(norms(weights, passed)))
@@ -69,13 +71,13 @@ def measure(
     )
 
 
-def attended(look: Look, tokens: Sequence[int], row: int = 0) -> Float[Tensor, "h k"]:
+def mean_weights(look: Look, tokens: Sequence[int], row: int = 0) -> Float[Tensor, "h k"]:
     """The weights of each key, on average over these queries."""
     return look.weights(queries=list(tokens))[row].mean(1)
 
 
 def norms(weights: Float[Tensor, "h k"], passed: Float[Tensor, "h k width"]) -> Float[Tensor, " k"]:
-    """The length of what each key adds to the output of all heads together."""
+    """The length of each key's contribution to the output of all heads together."""
     found: Tensor = torch.linalg.vector_norm((weights.unsqueeze(-1) * passed).sum(0), dim=-1)
     return found
 
@@ -83,10 +85,10 @@ def norms(weights: Float[Tensor, "h k"], passed: Float[Tensor, "h k width"]) -> 
 def rollout(
     looks: Sequence[Look], n: int, tokens: Sequence[int], row: int = 0
 ) -> Float[Tensor, " tokens"]:
-    """How much of each of n tokens is in the mean of these tokens after all layers.
+    """The share of each of n tokens in the mean of these tokens after all layers.
 
-    In each layer a token is half itself, by the residual connection, and half what its heads look
-    at, on average (Abnar and Zuidema, "Quantifying Attention Flow in Transformers", 2020). One row
+    In each layer a token is half itself, by the residual connection, and half what its heads attend
+    to, on average (Abnar and Zuidema, "Quantifying Attention Flow in Transformers", 2020). One row
     of the product of all layers is computed, from the last layer to the first, so no n × n matrix
     is needed.
     """
@@ -95,29 +97,29 @@ def rollout(
     reached = torch.zeros(n, dtype=exact, device=first.device)
     reached[list(tokens)] = 1 / len(tokens)
     for look in reversed(looks):
-        reached = (reached + carried(look, reached, row)[:n]) / 2
+        reached = (reached + propagated(look, reached, row)[:n]) / 2
     return reached / reached.sum()
 
 
-def carried(look: Look, reached: Float[Tensor, " q"], row: int = 0) -> Float[Tensor, " k"]:
+def propagated(look: Look, reached: Float[Tensor, " q"], row: int = 0) -> Float[Tensor, " k"]:
     """A distribution over the queries as one over the keys, by the mean weights of all heads.
 
-    Rows are computed as they are needed, so there is no matrix of all pairs.
+    Weights are computed in blocks of rows, so no n × n matrix is needed.
     """
-    looked = reached.new_zeros(look.sizes[3])
+    found = reached.new_zeros(look.sizes[3])
     for start in range(0, len(reached), BLOCK):
         queries = [i for i in range(start, min(len(reached), start + BLOCK)) if reached[i] > 0]
         if queries:
-            looked += reached[queries] @ look.weights(queries=queries)[row].mean(0)
-    return looked
+            found += reached[queries] @ look.weights(queries=queries)[row].mean(0)
+    return found
 
 
-def foremost(ranked: Sequence[Tensor], candidates: Sequence[int], most: int) -> list[int]:
-    """The candidates that any of several scores puts first, no more than `most`, in order.
+def top_ranked(ranked: Sequence[Tensor], candidates: Sequence[int], most: int) -> list[int]:
+    """The candidates that any of several scores ranks first, at most `most`, in order.
 
-    A score that is not known (nan) comes last.
+    nan ranks last.
 
-    >>> foremost([torch.tensor([3.0, 1.0, 2.0]), torch.tensor([0.0, 9.0, 0.0])], [0, 1, 2], 2)
+    >>> top_ranked([torch.tensor([3.0, 1.0, 2.0]), torch.tensor([0.0, 9.0, 0.0])], [0, 1, 2], 2)
     [0, 1]
     """
     chosen: dict[int, None] = {}
@@ -150,19 +152,19 @@ def _ranks(values: Tensor) -> Tensor:
     return (less + (equal + 1) / 2).double()
 
 
-def passed_on(
+def projected_values(
     v: Float[Tensor, "g k e"], output: Float[Tensor, "h e width"]
 ) -> Float[Tensor, "h k width"]:
-    """The values as each head passes them on; grouped heads share theirs."""
+    """The values projected by the output matrix of each head; grouped heads share theirs."""
     exact = torch.promote_types(v.dtype, torch.float32)
     return v.to(exact).repeat_interleave(len(output) // len(v), 0) @ output.to(v.device, exact)
 
 
-class Feeds:
-    """Remembers what was given to the linear layers of a model while it ran.
+class HeadMixers:
+    """Finds the linear layer that mixes the heads of each attention layer.
 
-    The one that got the output of attention mixes its heads: found by what it was given, whatever
-    it is called.
+    While the context is open, the inputs of all linear layers are recorded; the one whose input is
+    the output of attention mixes its heads, whatever its name.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -170,7 +172,7 @@ class Feeds:
         self._inputs: list[tuple[nn.Module, Tensor]] = []
         self._handles: list[Any] = []
 
-    def __enter__(self) -> Feeds:
+    def __enter__(self) -> HeadMixers:
         for module in self._model.modules():
             if isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D":
                 self._handles.append(module.register_forward_pre_hook(self._note))
@@ -181,9 +183,9 @@ class Feeds:
             handle.remove()
 
     def outputs(self, looks: Mapping[str, Look]) -> dict[str, Tensor]:
-        """For each layer, the matrix of its heads' output, ``(h, e, width)``; ones if not found.
+        """The output matrix of each layer's heads, ``(h, e, width)``.
 
-        Not found: `Measures.norm` then is the weight × the length of the value itself.
+        The identity where it was not found: `Measures.norm` is then weight × length of the value.
         """
         return {name: self._output(name, look) for name, look in looks.items()}
 
@@ -192,7 +194,7 @@ class Feeds:
             self._inputs.append((module, inputs[0]))
 
     def mixer(self, name: str, look: Look) -> nn.Module | None:
-        """The module whose output is that of all heads mixed; None if not found."""
+        """The module that mixes the heads of a layer; None if not found."""
         b, h, q, e = look.output.shape
         module_name = name.partition("#")[0].removesuffix(":self").removesuffix(":cross")
         own = self._model.get_submodule(module_name)

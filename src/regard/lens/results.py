@@ -1,4 +1,4 @@
-"""What `Lens` answers where a few fields say all: vectors, a translation, a text without links."""
+"""Small results of `Lens`: vectors, a translation, a text with links cut."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.lens._numbers import numbered
+from regard.lens.arguments import numbered
 from regard.lens.capture import Seen
 from regard.text.words import Words
 
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """The vectors of the words of a text, layer by layer.
+    """The contextual vectors of the words of a text, layer by layer.
 
     >>> import torch
     >>> words = Words("a b", ("a", "b"), ((0, 1), (2, 3)), (False, False))
@@ -24,13 +24,13 @@ class Embedded:
 
     words: Words
     vectors: Float[Tensor, "layers names width"]
-    """Before the first block, and after each; of several subwords the mean."""
+    """Before the first block and after each; the mean over the tokens of a word."""
 
     def __getitem__(self, word: str | int) -> Float[Tensor, "layers width"]:
         return self.vectors[:, self.words.find(word)]
 
     def sentence(self, layer: int = -1) -> Float[Tensor, " width"]:
-        """The vector of the whole text: the mean of its words', special tokens apart."""
+        """The vector of the text: the mean over its words, without special tokens."""
         own = [i for i, there in enumerate(self.words.is_word) if there]
         return self._of_layer("sentence", layer)[own].mean(0)
 
@@ -46,7 +46,7 @@ class WatchedTranslation:
     source: Words
     target: Words
     seen: Seen
-    """Encoder, decoder and the attention between them, while the decoder reads the whole."""
+    """The attention of encoder and decoder over text and translation."""
 
     @property
     def text(self) -> str:
@@ -59,12 +59,13 @@ class WatchedTranslation:
 
 @dataclass(frozen=True)
 class Without:
-    """What a model makes of a text when some of its links are cut."""
+    """What a model writes, and how its vectors move, when links are cut."""
 
     before: str
-    """What it said with them: a translation, the next word; "" if it says nothing."""
+    """What it writes with all links: a translation or the next word; "" if nothing."""
     after: str
+    """What it writes with the links cut."""
     moved: dict[int, float]
-    """For each word that lost a link, how far its vector moved, as a share of its length."""
+    """How far the vector of each word that lost a link moved, as a share of its length."""
     note: str
-    """The same in words."""
+    """`moved` in words."""

@@ -1,4 +1,4 @@
-"""A text as a whole: which heads are sharp and which broad, and what is looked at most."""
+"""A text as a whole: the entropy of each head, and the attention that each word receives."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.lens._numbers import whole
+from regard.lens.arguments import whole
 from regard.lens.capture import Seen
 from regard.lens.plain_data import rounded
 from regard.text.words import Words
@@ -17,17 +17,17 @@ from regard.text.words import Words
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """What the heads of a model do with a text."""
+    """The entropies of a model's heads for a text, and the attention its words receive."""
 
     words: Words
     layers: tuple[str, ...]
     entropy: Float[Tensor, "layers heads"]
-    """Of each head's weights, in bits, on average: 0 looks at one token, 1 at two alike, …"""
+    """The mean entropy of each head's weights in bits: 0 for one token, 1 for two alike."""
     received: Float[Tensor, " names"]
-    """How many looks each name gets from a head, on average: 1 would be its fair share."""
+    """The attention that each name receives from a head, on average; 1 if it were uniform."""
 
     def most(self, n: int = 10) -> list[tuple[str, float]]:
-        """The words that are looked at most, special tokens apart; of several, which: ``it#2``."""
+        """The words that receive most attention, without special tokens; ``it#2`` is the second."""
         ranked = sorted(self._own(True), key=lambda i: -self.received[i])[: whole("most: n", n)]
         return [(self.words.called(i), float(self.received[i])) for i in ranked]
 
@@ -55,7 +55,7 @@ class Summary:
         return self.table()
 
     def table(self, n: int = 10) -> str:
-        """The summary as text, with the n words that are looked at most."""
+        """The summary as text, with the n words that receive most attention."""
         heads, most = self.heads(), self.most(n)
         sharp, broad = heads[:5], heads[:-6:-1]
         lines = [f"{len(self._own(True))} words in {len(self.layers)} layers", ""]
@@ -76,7 +76,7 @@ class Summary:
 
 
 def summarise(words: Words, seen: Seen) -> Summary:
-    """The summary of what was seen of one text."""
+    """The summary of the captured attention of one text."""
     layers = seen.layers()
     looks = list(layers.values())
     bits = torch.log(torch.tensor(2.0))

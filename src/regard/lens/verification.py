@@ -1,8 +1,8 @@
-"""Which links a prediction depends on: every link estimated, the strongest really cut.
+"""Which links a prediction depends on: every link estimated, the strongest cut.
 
 One forward and one backward pass estimate the effect of cutting every link of every head
-(`regard.attention.link_effects`). The estimate is of first order, so the strongest links are then
-cut, one each, together with a random sample of the others as a control.
+(`estimation`). The estimate is of first order, so the strongest links are then cut, one at a time,
+together with a random sample of the others as a control.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from regard.lens.predictions import Prediction
 from regard.lens.why import Flip, LinkEffect, Why, WordEffect
 
 CUT, CONTROL = 32, 16
-"""Links that are really cut if nothing else is said: the strongest, and others at random."""
+"""The default numbers of links to cut: the strongest, and others at random."""
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-"""Numbers of links that are cut together to find those that change the choice."""
+"""Sizes of the sets of links that are cut together to find one that changes the choice."""
 WORDS = 64
-"""Input words whose links are really cut; of a longer text, those with the largest estimates."""
+"""The number of input words whose links are cut; in a long text, those with the largest effects."""
 ALTERNATIVES = 4
-"""Choices whose probabilities are reported for every cut."""
+"""The number of choices whose probabilities are reported for every cut."""
 NUMBERS = 2**18
-"""Numbers of keys and values that are kept for the six steps."""
+"""The size of the keys and values kept for the six steps, in numbers."""
 
 
 def why(
@@ -89,7 +89,7 @@ def why(
 
 
 def _left_out(cut: int, words: int) -> str:
-    """What a reader has to know of a text that is too long to cut every word."""
+    """A note about a text that is too long to cut every word."""
     if cut == words:
         return ""
     return (
@@ -104,7 +104,7 @@ def without_words(
     """The input units whose links from the step were cut, and the logits without each of them.
 
     All units of a text of up to `WORDS`; of a longer one those with the largest estimated effects,
-    and the one that is looked at most. `attention` and `effects` are ``(layers, heads, units)``.
+    and the one with the most attention. `attention` and `effects` are ``(layers, heads, units)``.
     """
     count = effects.shape[-1]
     if count <= WORDS or prediction.place == "cross":  # where a cut runs one step of the decoder
@@ -124,7 +124,7 @@ def _cut(prediction: Prediction, one: Candidate) -> Cut:
 
 
 def _measure(prediction: Prediction, links: Sequence[Candidate]) -> list[float]:
-    """The change of the metric when each link is really cut."""
+    """The measured change of the metric when each link is cut."""
     if not links:
         return []
     after = prediction.metric(prediction.cut_logits([[_cut(prediction, one)] for one in links]))
@@ -150,7 +150,7 @@ def _link(prediction: Prediction, one: Candidate, measured: float | None) -> Lin
 
 
 def _alternatives(prediction: Prediction, without: Tensor) -> dict[int, str]:
-    """The word, its alternative, and the likeliest others, with all links or without one word."""
+    """The word, its alternative, and the most probable others, with all links or without a word."""
     if not prediction.choices():
         return {}
     names = {prediction.token: prediction.word, prediction.instead: prediction.word_instead}
@@ -165,7 +165,7 @@ def _alternatives(prediction: Prediction, without: Tensor) -> dict[int, str]:
 
 
 def _prominent(words: Sequence[WordEffect]) -> list[int]:
-    """The words by how much they are looked at or matter, special tokens last."""
+    """The words by attention or loss, the largest first, special tokens last."""
     return sorted(
         range(len(words)),
         key=lambda i: (words[i].special, -max(words[i].looked, words[i].matters)),
@@ -179,10 +179,7 @@ def _words(
     logits: Tensor,
     alternatives: Sequence[int],
 ) -> tuple[WordEffect, ...]:
-    """For each input unit, how much it is looked at and what is lost without it.
-
-    A unit that was not cut counts as if nothing changed.
-    """
+    """For each input unit, its attention and the loss without it; 0 if it was not cut."""
     _, keys = prediction.axes(prediction.place)
     row = {unit: i for i, unit in enumerate(units)}
     rows = torch.cat([logits, prediction.baseline.unsqueeze(0)])
@@ -216,8 +213,8 @@ def _flip(
 ) -> tuple[Flip, int] | None:
     """The smallest set of links found whose joint cut changes the choice, and the choice then.
 
-    More and more links are cut, in the order of their measured effects, until the choice changes;
-    then those that turn out not to be needed are taken out again.
+    Larger and larger sets are cut, in the order of measured effects, until the choice changes; then
+    links that are not needed are removed from the set.
     """
     if prediction.chosen(prediction.baseline.unsqueeze(0)) != [prediction.token]:
         return None
@@ -247,7 +244,7 @@ def _flip(
 def _first_flip(
     prediction: Prediction, sets: Sequence[list[int]], cuts: dict[int, Cut]
 ) -> tuple[list[int], int, float] | None:
-    """The first set of links without which the model chooses something else: what, how likely."""
+    """The first set of links whose cut changes the choice, that choice and its probability."""
     if not sets:
         return None
     logits = prediction.cut_logits([[cuts[i] for i in one] for one in sets])
@@ -263,7 +260,7 @@ def _continued(
     chosen: Mapping[int, int],
     flipped: tuple[Flip, int] | None,
 ) -> tuple[tuple[WordEffect, ...], Flip | None]:
-    """The same with what is written after each cut that changes the choice, in one batch."""
+    """The words and the flip with the text that is written after each changing cut."""
     changed = [i for i, one in enumerate(words) if one.text is not None]
     rows = [prediction.word_cuts[i] for i in changed]
     first = [chosen[i] for i in changed]

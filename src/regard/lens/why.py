@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 PLACES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 CLEAR = 0.02
-"""A loss of probability from which on a word is said to matter."""
+"""The loss of probability from which on a word counts as mattering."""
 ALSO = 0.9
-"""A weight from which on a second word is mentioned."""
+"""The weight from which on a second word is mentioned."""
 SHOWN = 8
-"""Links in the printed table."""
+"""The number of links in the printed table."""
 
 
 @dataclass(frozen=True)
 class LinkEffect:
-    """One head looking from one word at another, and what cutting that does to the metric."""
+    """A link from one word to another in one head, and what cutting it does to the metric."""
 
     place: str
     """``"encoder"``, ``"decoder"``, or ``"cross"`` for attention from decoder to encoder."""
@@ -60,14 +60,14 @@ class LinkEffect:
 
 @dataclass(frozen=True)
 class WordEffect:
-    """An input word: how much it is looked at, and what is lost when it cannot be."""
+    """An input word: the attention it receives, and the loss when its links are cut."""
 
     word: str
     looked: float
     """The strongest attention of any head from the step's row."""
     layer: int
     head: int
-    """The head that has it."""
+    """The head of that attention."""
     probability: float
     """Of the word that was written, when all links from its row to this one are cut."""
     matters: float
@@ -81,12 +81,12 @@ class WordEffect:
     probabilities: tuple[float, ...]
     """Of each of `Why.alternatives`, when the links are cut."""
     measured: bool
-    """Whether the links were cut: of a long text only those to the words that seem to matter."""
+    """Whether its links were cut; in a long text only those with the largest estimates are."""
 
 
 @dataclass(frozen=True)
 class Flip:
-    """A smallest set of links found whose joint cut changes the word that is written."""
+    """The smallest set of links found whose joint cut changes the written word."""
 
     links: tuple[LinkEffect, ...]
     word: str
@@ -105,11 +105,11 @@ class Why:
     word: str
     instead: str
     position: int | None
-    """The number of the word in `output_words`; None where there is just one choice."""
+    """The number of the word in `output_words`; None if there is only one choice."""
     output_words: tuple[str, ...]
-    """The words of the output; empty where there is just one choice."""
+    """The words of the output; empty if there is only one choice."""
     alignment: tuple[tuple[int, int], ...]
-    """For each word of the output, the input word that its row looks at most: (output, input)."""
+    """For each word of the output, the input word that it attends to most: (output, input)."""
     metric: float
     """log p(word) − log p(instead)."""
     probability: float
@@ -135,19 +135,19 @@ class Why:
     effects: Float[Tensor, "layers heads words"]
     """The estimated effect of cutting each of these links."""
     steps: LinkSteps
-    """The six steps of the link to the word that is looked at most."""
+    """The six steps of the link to the word with the most attention."""
     row: RowSteps
     """The six steps of the links to the input words, in every layer and head of `place`."""
     model: str = ""
     """The name of the model."""
     note: str = ""
-    """Anything about the question that a reader has to know."""
+    """A caveat about the question or the text, if there is one."""
     texts: bool = True
-    """Whether `flip`, and the texts of `words`, were looked for."""
+    """Whether `flip`, and the texts of `words`, were computed."""
 
     @property
     def looked_at(self) -> WordEffect:
-        """The word that is looked at most, special tokens aside."""
+        """The word with the most attention, special tokens aside."""
         return max(self._real, key=lambda one: one.looked)
 
     @property
@@ -178,7 +178,7 @@ class Why:
 
     @property
     def conclusion(self) -> str:
-        """What was found, in one paragraph; words that are mentioned stand in *asterisks*."""
+        """The findings in one paragraph; mentioned words are in *asterisks*."""
         told = [self._looking(), *self._mattering(), self._flipping()]
         return " ".join(part for part in told if part)
 
@@ -248,19 +248,19 @@ class Why:
         return found
 
     def to_json(self) -> str:
-        """The same as JSON, on one line."""
+        """Everything as JSON, on one line."""
         return json.dumps(self.to_data(), ensure_ascii=False)
 
     def view(self, *others: Why) -> View:
-        """The finding to look at: a figure, and a page in which links can be cut.
+        """The finding as a view: a figure, and a page in which links can be cut.
 
-        `others` are findings about other words of the same output, to select in the page. See
-        `Lens.view` for a page that has the attention of all layers, too.
+        `others` are findings about other words of the same output, to select in the page.
+        `Lens.view` makes a page that also has the attention of all layers.
         """
         return View(findings=[one.figure_data() for one in (self, *others)])
 
     def figure_data(self) -> dict[str, Any]:
-        """What a figure is drawn from: everything, and the numbers of the six steps."""
+        """The data of a figure: everything, and the numbers of the six steps."""
         return {**self.to_data(), "row": rounded(vars(self.row))}
 
     def _repr_html_(self) -> str:
@@ -305,7 +305,7 @@ def _at(one: WordEffect) -> str:
 
 
 def percent(share: float) -> str:
-    """A probability in per cent: 92 %, 0.4 %.
+    """A probability as a percentage: 92 %, 0.4 %.
 
     >>> percent(0.9208), percent(0.0042)
     ('92 %', '0.4 %')

@@ -11,7 +11,7 @@ from typing import Any
 
 from regard.errors import OptionError, RegardError
 from regard.lens import Analysis, Comparison, Lens
-from regard.lens.viewing import compared_of, layers_of
+from regard.lens.views import compared_of, layers_of
 from regard.serve.body import Asked
 from regard.serve.limits import Limits
 from regard.serve.recent import Recent

@@ -1,4 +1,4 @@
-"""The past of a text in a causal model: what its first tokens are does not depend on the rest."""
+"""`Past`: the key-value cache of a text's first tokens, which do not depend on the rest."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Past:
     @classmethod
     @torch.no_grad()
     def of(cls, model: Any, ids: Tensor) -> Past | None:
-        """What a causal model of transformers keeps of a text ``(1, n)``; None if it keeps less."""
+        """The cache of a causal model for a text ``(1, n)``; None if it does not keep all keys."""
         from transformers.cache_utils import DynamicCache, DynamicLayer
 
         try:
             found = model(input_ids=ids, use_cache=True, logits_to_keep=1)
-        except Exception:  # some only pretend to have a cache
+        except Exception:  # some models accept use_cache, but have no cache
             return None
         cache = getattr(found, "past_key_values", None)
         layers: list[Any] = getattr(cache, "layers", [])
@@ -33,12 +33,12 @@ class Past:
         return cls(tuple((x.keys, x.values) for x in layers), ids.shape[1])
 
     def before(self, position: int) -> Past:
-        """That of the tokens before a position."""
+        """The cache of the tokens before a position."""
         kept = tuple((k[:, :, :position], v[:, :, :position]) for k, v in self.layers)
         return Past(kept, position)
 
     def inputs(self, rows: int) -> dict[str, Any]:
-        """The arguments that make a model continue so many equal rows."""
+        """The arguments with which a model continues so many equal rows."""
         from transformers.cache_utils import DynamicCache
 
         cache = DynamicCache()

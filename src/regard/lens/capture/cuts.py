@@ -31,13 +31,13 @@ class Cut:
     """Links that are forbidden: from each of these queries to each of these keys.
 
     Args:
-        query: position of the word that looks, or several; -1 is the last there is. None, with
-            `key` None as well: all of them, and so whole heads.
-        key: position of the word that is looked at, or several.
-        layer: the name of a module, or which of those that attend, in the order of their first
-            call; all, if not said.
-        heads: which, numbered from 0; all, if not said.
-        row: which sequence of the batch; all, if not said.
+        query: position of the attending word, or several; -1 is the last. None, with `key` None as
+            well: all of them, and so whole heads.
+        key: position of the word attended to, or several.
+        layer: the name of a module, or its number among those that attend, in the order of their
+            first call; all if not given.
+        heads: numbered from 0; all if not given.
+        row: which sequence of the batch; all if not given.
         kind: ``"self"`` for links within a sequence, ``"cross"`` for those to another.
     """
 
@@ -69,7 +69,7 @@ class Cut:
 
 
 def _numbers(value: Numbers, name: str) -> tuple[int, ...]:
-    """One or several whole numbers, or an error that says what is none."""
+    """The value as a tuple of whole numbers; raises if it is something else."""
     try:
         if isinstance(value, Tensor):
             value = value.reshape(-1).tolist()
@@ -93,22 +93,21 @@ def cut(
 ) -> Iterator[None]:
     """A context in which the model runs without some links of its attention.
 
-    A link that is cut is masked: its weight is 0, and the softmax gives it to the other keys. A
-    query that is left with nothing to look at gets exactly 0.
+    A cut link is masked: its weight is 0, and the softmax distributes it over the other keys. A
+    query with no key left has an output of exactly 0.
 
     Args:
         model: any that `watch` can see.
-        edges: pairs of positions, from the word that looks to the word that is looked at; of
-            ``kind="cross"``, from a target to a source. They are those of the looks of `watch`:
-            negative ones count from the end, and with a cache they count in the whole text. Or
-            `Cut`, which says more.
-        layers: the names of the modules (those of ``list(seen)``), or which of those of this kind
-            that attend, in the order of their first call; all, if not said.
-        heads: which heads the edges are cut in, numbered from 0; all, if not said. Without edges,
+        edges: (query, key) pairs of positions; of ``kind="cross"``, from a target to a source.
+            Positions are those of `watch`: negative ones count from the end, and with a cache they
+            count in the whole text. Or `Cut` records, which can also name layers, heads and rows.
+        layers: the names of the modules (those of ``list(seen)``), or their numbers among those of
+            this kind, in the order of their first call; all if not given.
+        heads: the heads in which edges are cut, numbered from 0; all if not given. Without edges,
             whole heads, as pairs of layer and head: ``heads=[(3, 5)]``.
         kind: ``"self"`` or ``"cross"``.
 
-    A link that never comes up while the model runs is an error in the end.
+    A link that does not occur while the model runs raises an error when the context ends.
 
     >>> from regard.lens.capture import watch
     >>> model = torch.nn.MultiheadAttention(8, 2, batch_first=True)
@@ -137,7 +136,7 @@ def _cuts(
     heads: Numbers | Sequence[tuple[str | int, int]] | None,
     kind: str,
 ) -> list[Cut]:
-    """What is asked for, as records."""
+    """The arguments of `cut` as records."""
     if _are_pairs(heads):
         if edges:
             raise OptionError(
@@ -197,7 +196,7 @@ class _Links:
 
 
 class _Cutter(Listener):
-    """Forbids links, and remembers which came up."""
+    """Listener that forbids links and notes which of them occurred."""
 
     cuts = True
 
@@ -208,7 +207,7 @@ class _Cutter(Listener):
         self._progress = Progress()
         self._links: dict[tuple[str, str], _Links] = {}
         self.order: dict[str, dict[str, tuple[int, int]]] = {}
-        """By kind and name, in the order of first calls: how many queries and keys there were."""
+        """The numbers of queries and keys, by kind and name, in the order of first calls."""
         known = list(self.names.values())
         for layer in {one.layer for one in cuts if isinstance(one.layer, str)}:
             if _plain(layer) not in known:
@@ -246,7 +245,7 @@ class _Cutter(Listener):
     def _fill(
         pairs: np.ndarray, row: np.ndarray, head: np.ndarray, query: np.ndarray, key: np.ndarray
     ) -> None:
-        """Mark links; those of all rows, or of all heads, are marked at once."""
+        """Mark links in `pairs`; those of all rows, or of all heads, at once."""
         every_row, every_head = row == _ALL, head == _ALL
         for no_row in (True, False):
             for no_head in (True, False):
@@ -263,7 +262,7 @@ class _Cutter(Listener):
                     pairs[at_row, at_head, query[some], key[some]] = True
 
     def _of(self, name: str, kind: str) -> _Links:
-        """The links that concern a module, by its name or by which of its kind it is."""
+        """The links of a module, by its name or by its number among those of its kind."""
         if (name, kind) not in self._links:
             number = list(self.order[kind]).index(name)
             self._links[name, kind] = _Links(
@@ -277,7 +276,7 @@ class _Cutter(Listener):
         return self._links[name, kind]
 
     def _check_numbers(self, links: _Links, b: int, h: int, name: str) -> None:
-        """Raise if a head or a sequence of the batch is not there."""
+        """Raise if a head or a sequence of the batch does not exist."""
         heads = [x for _, one in links.whole for x in (one.heads or ())]  # type: ignore[union-attr]
         rows = [one.row for _, one in links.whole if one.row is not None]
         for axis, size, what, numbers in (
@@ -292,7 +291,7 @@ class _Cutter(Listener):
                     )
 
     def check(self) -> None:
-        """Raise if the model ran, but a link never came up."""
+        """Raise if the model ran, but a link did not occur."""
         missed = [one for i, one in enumerate(self._cuts) if i not in self._met]
         if not self.ran or not missed:
             return
@@ -327,7 +326,7 @@ class _Cutter(Listener):
 
 
 def _plain(layer: str) -> str:
-    """The name of a module, which `Seen` may have marked by its kind."""
+    """The name of a module, without the kind that `Seen` may have added."""
     return layer.removesuffix(":self").removesuffix(":cross")
 
 

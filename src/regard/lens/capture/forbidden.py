@@ -1,7 +1,7 @@
-"""`Forbidden`: links that a call must not have, as pairs in a few of its rows.
+"""`Forbidden`: the links to mask in a call, as pairs in a few of its rows.
 
-Of a long text only the rows of these few queries are computed twice, first as if nothing were cut,
-so that no matrix of all pairs is made, and no other row changes by a bit.
+In a long text only the rows of these queries are computed a second time, with the mask. So no n × n
+mask is made, and all other rows keep their bits.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from regard.attention.operation import Result
 from regard.lens.capture.positions import LOWEST
 
 LONG, FEW = 2**18, 1 / 8
-"""Of so many pairs of query and key, so small a share of the rows is computed by itself."""
+"""From so many pairs of query and key on, up to this share of the rows is computed separately."""
 
 
 @dataclass(frozen=True, eq=False)
 class Forbidden:
-    """Pairs that may not meet: none but in these rows."""
+    """Masked pairs of query and key, all in these rows."""
 
     rows: tuple[int, ...]
-    """Numbers of queries, in rising order."""
+    """Numbers of queries, ascending."""
     pairs: Bool[Tensor, "#b #h r k"]
 
     def __or__(self, other: Forbidden) -> Forbidden:
@@ -56,7 +56,7 @@ class Forbidden:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InRows(Mask):
-    """All may meet, but for some pairs in a few rows."""
+    """A mask that forbids some pairs in a few rows and allows all others."""
 
     rows: tuple[int, ...]
     allowed: Bool[Tensor, "#b #h r k"]
@@ -84,9 +84,9 @@ class InRows(Mask):
 
 
 def without(call: Call, forbidden: Tensor) -> tuple[Call, Tensor]:
-    """The call without the forbidden pairs, and all that is hidden: those, and empty rows.
+    """The call without the forbidden pairs, and all masked pairs: those, and empty rows.
 
-    What a bias lowers by 9,000 or more counts as masked, as it does in transformers.
+    A bias of -9,000 or less counts as a mask, as in transformers.
     """
     rows, cols = call.whole()
     seen = ~forbidden
@@ -122,13 +122,13 @@ def run_without(
 
 
 def _and(call: Call, allowed: Mask) -> Call:
-    """The call with less allowed."""
+    """The call with one more mask."""
     mask = allowed if call.mask is None else call.mask & allowed
     return dataclasses.replace(call, mask=mask)
 
 
 def _rows_of(call: Call, rows: tuple[int, ...]) -> Call:
-    """The call of these queries alone."""
+    """The call restricted to these queries."""
     _, _, _, k = call.sizes
     terms: list[Tensor | None] = []
     for block in (call.mask_block, call.bias_block):
@@ -145,6 +145,6 @@ def _rows_of(call: Call, rows: tuple[int, ...]) -> Call:
 
 
 def _with_all_axes(term: Tensor, keys: int) -> Tensor:
-    """A row of a mask or of a bias, for one head or all, with all its keys."""
+    """A row of a mask or bias with all four axes and all keys."""
     term = term.reshape((1,) * (4 - term.dim()) + tuple(term.shape))
     return term.expand(*term.shape[:3], keys)

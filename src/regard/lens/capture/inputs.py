@@ -1,7 +1,7 @@
-"""What a call of attention was given, in the forms in which hosts show it.
+"""The inputs of an attention call, in the forms in which hosts pass them.
 
-Each form has the sizes of the call, can have its tensors replaced (by those that are kept), and
-becomes a `Call` of regard when it is asked for.
+Each form knows the sizes of the call, can have its tensors replaced (by those that are kept), and
+converts to a `Call` of regard on demand.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Inputs(Protocol):
         """Keys ``(b, g, k, d)``, where they are known, and values; None if they are not visible."""
 
     def in_use(self) -> int:
-        """How many keys may be looked at; a cache of fixed length has more."""
+        """The number of keys in use; a cache of fixed length has more."""
 
     def map(self, change: Change, change_mask: Change) -> Inputs:
         """The same with every tensor replaced."""
@@ -51,7 +51,7 @@ class Inputs(Protocol):
 
 @dataclass(frozen=True)
 class Capped:
-    """The dot product times a factor, bent so that it never exceeds a cap: cap · tanh(x / cap).
+    """The scaled dot product with a soft cap: cap · tanh(x / cap).
 
     Gemma Team, "Gemma 2", 2024.
     """
@@ -127,7 +127,7 @@ class DotProduct:
 class Weights:
     """The weights ``(b, h, q, k)`` themselves, and what else of the call is known.
 
-    As a call: scores are the logarithms of the weights. What a row lacks of 1 went to a sink.
+    As a call, its scores are the logarithms of the weights. What a row lacks of 1 went to a sink.
     """
 
     weights: Tensor
@@ -175,7 +175,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A call that is in regard's form already."""
+    """A call that already has regard's form."""
 
     given: Call
 

@@ -1,4 +1,4 @@
-"""`JoinedLook`: all calls of one module as one, computed from the calls when it is asked for.
+"""`JoinedLook`: all calls of one module as one look, computed from them on demand.
 
 Queries stand one after the other. Calls that continue one text share its key positions; other calls
 have columns of their own, to the right of those before.
@@ -198,7 +198,7 @@ def _columns(positions: Sequence[Position]) -> tuple[list[int], list[int], int]:
 
 
 def _check(name: str, looks: tuple[Look, ...]) -> None:
-    """Raise if there is no one look that all of these could be."""
+    """Raise if the calls differ in batch, heads, width or dtype."""
 
     def form(look: Look) -> dict[str, object]:
         b, h, _, _ = look.sizes

@@ -1,17 +1,17 @@
-"""Self-attention or cross-attention: what a call is, by what the module around it was given.
+"""Whether a call is self- or cross-attention, by the arguments of the module around it.
 
-In this order:
+Rules, in this order:
 
-0. A module that was handed queries and keys ready-made says nothing: the one around it decides.
-1. The innermost module with parameters was given one sequence: self-attention.
-2. It was given several, and the queries were projected from the same sequence as the keys or the
-   values (through linear layers, norms, copies): self-attention; from another: cross-attention.
-3. The projections were not seen: self-attention if there are as many keys as the module's first
-   sequence is long and its other sequences are not, or as many as queries and no sequence is (its
-   sequences are joined into one); else cross-attention.
+0. A module whose arguments are projected queries and keys is skipped: the one around it decides.
+1. The innermost module with parameters has one sequence as argument: self-attention.
+2. It has several, and the queries were projected from the same sequence as the keys or the values
+   (through linear layers, norms, copies): self-attention; from another: cross-attention.
+3. The projections were not seen: self-attention if the number of keys is the length of the first
+   sequence and of no other, or equals the number of queries and is the length of no sequence (they
+   were concatenated); else cross-attention.
 4. No module has parameters: self-attention if there are as many queries as keys.
 
-Arguments that are called masks, biases, positions or caches are no sequences.
+Arguments named like masks, biases, positions or caches are not sequences.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NORMS = {
     _aten._to_copy.default: 0,
     _aten.to.dtype: 0,
 }
-"""Operators whose result is another form of one of their arguments, and of which."""
+"""Operators whose result is a copy or a norm of one of their arguments, and its number."""
 PROJECTIONS = NORMS | {
     _aten.linear.default: 0,
     _aten.addmm.default: 1,
@@ -47,9 +47,9 @@ PROJECTIONS = NORMS | {
     _aten.div.Tensor: 0,
     _aten.cat.default: 0,
 }
-"""The same, and operators that make queries, keys and values of a sequence."""
+"""`NORMS`, and the operators that project a sequence to queries, keys and values."""
 STEPS = 16
-"""How many operators back the origin of a tensor is looked for."""
+"""The number of operators that the origin of a tensor is traced back."""
 _ARITHMETIC = (_aten.add.Tensor, _aten.mul.Tensor, _aten.div.Tensor)
 
 
@@ -62,13 +62,13 @@ class _Step(NamedTuple):
 
 
 class Origins:
-    """What each projection and norm was made from."""
+    """The tensor that each projection and norm was computed from."""
 
     def __init__(self) -> None:
         self._paths: StorageMap[tuple[_Step, ...]] = StorageMap()
 
     def note(self, func: object, args: tuple[object, ...], result: object) -> None:
-        """An operator of `PROJECTIONS` has run."""
+        """Record that an operator of `PROJECTIONS` has run."""
         source = args[PROJECTIONS[func]]  # type: ignore[index]
         if isinstance(source, list | tuple):
             source = source[-1]  # new keys are put behind those of a cache
@@ -92,9 +92,9 @@ class Origins:
         return found
 
     def of(self, x: Tensor, given: Collection[Identity] = ()) -> Identity:
-        """What a tensor was projected from: one of the given tensors, or as far as is known.
+        """The tensor that x was projected from: one of `given`, or the earliest that is known.
 
-        A given one that is a norm of another tensor is taken for that.
+        A given tensor that is a norm of another counts as that other one.
         """
         found, inside = identity(x), True
         for step in self._paths.get(x) or ():
@@ -117,7 +117,7 @@ def kind_of(
         given = sequences(run)
         parameters = has_parameters(run.module)
         if not given or not (parameters or i == len(runs) - 1):
-            continue  # it was handed queries, keys and values ready-made
+            continue  # its arguments are projected already
         if len(given) == 1:
             return "self"
         if not parameters:

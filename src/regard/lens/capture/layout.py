@@ -11,24 +11,24 @@ HEADS = (
     "num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead",
     "num_head", "n_attn_heads",
 )  # fmt: skip
-"""Names under which modules have their number of heads."""
+"""Attributes in which modules store their number of heads."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """How a tensor of weights becomes ``(b, h, q, k)``: its axes in another order, then joined."""
+    """How a tensor of weights becomes ``(b, h, q, k)``: by a permutation and a reshape."""
 
     shape: tuple[int, ...]
     order: tuple[int, ...]
     heads: int
-    """How many heads are joined with the batch in the first axis; 1 if they are not."""
+    """The number of heads merged with the batch in the first axis; 1 if they are not."""
 
     @staticmethod
     def of(x: Tensor, module: nn.Module | None) -> Layout:
         """The layout of weights that a module made.
 
-        Heads are the axis before queries and keys, unless the module's number of heads says that
-        they are another, or that they are joined with the batch.
+        Heads are the axis before queries and keys, unless the module's number of heads shows that
+        they are another axis, or merged with the batch.
         """
         heads = _heads(module)
         shape, axes = tuple(x.shape), list(range(x.dim()))
@@ -67,7 +67,7 @@ class Layout:
 
 
 def _heads(module: nn.Module | None) -> int:
-    """How many heads a module says it has, or its configuration, or a module in it; else 1."""
+    """The number of heads of a module, by itself, its configuration or a child; else 1."""
     if module is None:
         return 1
     for thing in (module, getattr(module, "config", None), *module.children()):

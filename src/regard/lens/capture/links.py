@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from regard.lens.capture.seen import Seen
 
 BLOCK = 2**22
-"""How many links are held at once."""
+"""The number of links held at once."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""Which module of a model is running, and what it was given.
+"""Which module of a model is running, and its arguments.
 
-Python's own call stack says so: every call of an `nn.Module` has a frame of ``_call_impl`` on it.
-It is read at a call of attention, so nothing is registered with the modules, other threads run as
-always, and no fast path of PyTorch ends.
+Both are read off Python's call stack, where every call of an `nn.Module` has a frame of
+``_call_impl``. That happens at a call of attention only, so modules need no hooks, other threads
+are not slowed down, and PyTorch's fast paths stay on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CALL = nn.Module._call_impl.__code__
 _NO_SEQUENCE = re.compile(
     r"mask|bias|(^|_)pos|rotary|rope|freq|^cos|^sin|past|cache|scal|temb|time|indices|ids|coord|residual|alibi"
 )
-"""Names of arguments that are no sequence to attend to, even if they are tensors of floats."""
+"""Names of arguments that are not sequences, even if they are tensors of floats."""
 
 
 TRANSFORMED = (
@@ -32,7 +32,7 @@ TRANSFORMED = (
     "be kept; call it without"
 )
 Identity = tuple[int, int, int]
-"""Of a tensor: its memory, where in it the tensor begins, and how many numbers it has."""
+"""A tensor's storage, its offset in it, and its number of elements."""
 
 
 class Run(NamedTuple):
@@ -70,7 +70,7 @@ def is_part(module: nn.Module) -> bool:
 
 
 def sequences(run: Run) -> list[Tensor]:
-    """The different sequences of vectors that a module was given, in order."""
+    """The distinct sequences of vectors among a module's arguments, in order."""
     found: dict[Identity, Tensor] = {}
     named = zip((*_parameters(type(run.module)), *("",) * len(run.args)), run.args, strict=False)  # type: ignore[arg-type]
     for name, value in (*named, *run.kwargs.items()):
@@ -101,7 +101,7 @@ def _parameters(kind: Any) -> tuple[str, ...]:
 
 
 def identity(x: Tensor) -> Identity:
-    """What two tensors have in common that are the same numbers in another form."""
+    """The identity of a tensor, which its views of the same elements share."""
     if x.is_nested:
         return id(x), 0, 0
     return x.untyped_storage()._cdata, int(x.storage_offset()), x.numel()
@@ -128,7 +128,7 @@ def has_parameters(module: nn.Module) -> bool:
 
 
 def names_of(model: nn.Module, caller: str) -> dict[int, str]:
-    """The names of all modules of a model, by their identities; raises if they cannot be seen."""
+    """The names of all modules of a model, by their id; raises if one is compiled or scripted."""
     if not isinstance(model, nn.Module):
         raise OptionError(
             f"{caller}: model is {type(model).__name__}, expected a torch.nn.Module; of a pipeline "
@@ -142,7 +142,7 @@ def names_of(model: nn.Module, caller: str) -> dict[int, str]:
 
 
 def _check(module: nn.Module, name: str, caller: str) -> None:
-    """Raise if what the module calls cannot be seen."""
+    """Raise if the module is compiled or scripted, so that its operators cannot be captured."""
     compiled = module._compiled_call_impl is not None or hasattr(
         vars(module).get("forward"), "_torchdynamo_orig_callable"
     )
@@ -162,7 +162,7 @@ def _check(module: nn.Module, name: str, caller: str) -> None:
 
 @cache
 def _opaque(kind: Any) -> bool:
-    """Whether what modules of this kind call cannot be seen."""
+    """Whether modules of this class are compiled or scripted."""
     dynamo = sys.modules.get("torch._dynamo.eval_frame")
     optimized = () if dynamo is None else (dynamo.OptimizedModule,)
     return issubclass(kind, (torch.jit.ScriptModule, *optimized))

@@ -1,4 +1,4 @@
-"""Where in the text the queries and keys of a call stand.
+"""The positions of a call's queries and keys in the text.
 
 A call whose queries are as many as its keys begins a text. One with more keys than queries
 continues the text of the call before if its keys are those of that call and its own queries, or if
@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 LOWEST = -9_000.0
-"""A term added to the scores that is as low as this masks: models use -10,000 and less."""
+"""A bias this low counts as a mask: models use -10,000 and less."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where the first query and the first key of a call stand, and how many there are by then."""
+    """The positions of a call's first query and key, and the numbers of both up to its end."""
 
     query: int
     key: int
@@ -31,7 +31,7 @@ class Position:
 
 
 class Progress:
-    """How far each module has read its text."""
+    """The position that each module has reached in its text."""
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], Position] = {}
@@ -64,7 +64,7 @@ def _continued(before: Position | None, q: int, keys: int) -> Position | None:
 
 
 def keys_in_use(q: int, k: int, mask: Tensor | None) -> int:
-    """How many of the keys may be looked at: a cache of fixed length is longer than its content."""
+    """The number of keys in use: a cache of fixed length is longer than its content."""
     if mask is None or q == k or mask.shape[-1] != k:
         return k
     seen = mask if mask.dtype == torch.bool else mask > LOWEST

@@ -1,7 +1,7 @@
-"""Inputs of PyTorch's attention modules on their fast path, which are handed vectors.
+"""Inputs of PyTorch's attention modules on their fast path: vectors, before projection.
 
-The fused operators of `nn.MultiheadAttention` and `nn.TransformerEncoderLayer` never show queries,
-keys and values. They are computed again when asked for, exact to the rounding of a matrix product.
+The fused operators of `nn.MultiheadAttention` and `nn.TransformerEncoderLayer` do not expose
+queries, keys and values. They are recomputed on demand, exact to the rounding of a matrix product.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from regard.lens.capture.inputs import Change, Sizes
 
 @dataclass(frozen=True)
 class Projection:
-    """What such an operator was given.
+    """The arguments of such an operator.
 
     Tensors by name: ``x`` ``(b, n, width)``, which may be nested; ``weight`` and ``bias`` of
     queries, keys and values together; a ``norm_weight`` and ``norm_bias`` that come before; and a
@@ -110,7 +110,7 @@ def projection_of(arguments: dict[str, Any]) -> Projection:
 
 
 def _slim(x: Tensor) -> Tensor:
-    """A mask without the repetitions that expanding made."""
+    """A mask with expanded axes reduced to size 1."""
     for axis in range(x.dim() - 1):
         if x.shape[axis] > 1 and x.stride(axis) == 0:
             x = x.narrow(axis, 0, 1)

@@ -1,4 +1,4 @@
-"""`AttentionRecord`: one call of attention of a watched model, read when it is asked for."""
+"""`AttentionRecord`: one attention call of a watched model, evaluated on demand."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from regard.lens.capture.weights_look import WeightsLook
 
 @dataclass(eq=False)
 class Gradients:
-    """What a backward pass brought for one call; filled in while it runs."""
+    """The gradients of one call, filled in by the backward pass."""
 
     output: Tensor | None = None
     """With respect to the output ``(b, h, q, e)``."""
     weights: Tensor | None = None
-    """With respect to the weights ``(b, h, q, k)``, where those were seen and not the output."""
+    """With respect to the weights ``(b, h, q, k)``, where the output was not visible."""
 
 
 @dataclass(eq=False)
-class Attended:
-    """A call of attention that has run, as an adapter announces it."""
+class FinishedCall:
+    """An attention call that has run, as an adapter announces it."""
 
     inputs: Inputs
     output: Tensor | None
     """``(b, h, q, e)``, if it was visible."""
     in_use: int
-    """How many keys could be looked at; a cache of fixed length has more."""
+    """The number of keys in use; a cache of fixed length has more."""
     gradients: Gradients = field(default_factory=Gradients)
 
 
@@ -43,7 +43,7 @@ class AttentionRecord:
 
     def __init__(
         self,
-        call: Attended,
+        call: FinishedCall,
         masks: MaskPool,
         position: Position,
         before: AttentionRecord | None,
@@ -65,7 +65,7 @@ class AttentionRecord:
         self._look: Look | None = None
 
     def _keys(self, inputs: Inputs, before: AttentionRecord | None) -> KeyCache | None:
-        """Where the keys are held, if the call continues another or may be continued."""
+        """The cache that holds the keys, if the call continues another or may be continued."""
         keys, position = inputs.keys, self.position
         if keys is None or not (position.text or position.continues):
             return None
@@ -79,7 +79,7 @@ class AttentionRecord:
         return kept._tensor
 
     def release(self) -> None:
-        """Let go of the autograd graph, once the context has ended."""
+        """Release the autograd graph, once the context has ended."""
         cached = [] if self._cache is None else self._cache.kept
         output = [] if self._output is None else [self._output]
         for kept in (*self._kept, *cached, *output):
@@ -92,7 +92,7 @@ class AttentionRecord:
         )
 
     def inputs(self) -> Inputs:
-        """What the call was given; raises if a tensor of it has been changed since."""
+        """The inputs of the call; raises if one of its tensors has been changed since."""
         for kept in self._kept:
             _ = kept.tensor
         inputs = self._inputs.map(Tensor.detach, Tensor.detach)
@@ -101,7 +101,7 @@ class AttentionRecord:
         return inputs
 
     def look(self) -> Look:
-        """Everything about this call."""
+        """The look at this call."""
         if self._look is None:
             with torch.inference_mode(False), torch.no_grad():
                 inputs = self.inputs()
@@ -121,7 +121,7 @@ class AttentionRecord:
         return look
 
     def _result(self, call: Call) -> tuple[Tensor, Tensor | None]:
-        """What came out ``(b, h, q, e)``, computed again where the model has changed it since."""
+        """The output ``(b, h, q, e)``, recomputed if the model has changed it since."""
         b, h, q, _ = self.sizes
         e = call.v.shape[3]
         if self._output is not None and not self._output.changed:

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class UnseenError(WordError, KeyError):
-    """A module that was not seen to attend."""
+    """Raised for a module in which no attention was captured."""
 
     __str__ = Exception.__str__  # not KeyError's, which prints its text in quotes
 
 
 class Seen(Mapping[str, Look]):
-    """What was seen: for each module that attends, by its name, a `Look` at all its calls.
+    """The captured attention: for each module that attends, by name, a `Look` at all its calls.
 
     Modules are in the order of their first call. If a module ran several times, its calls are
     joined: queries one after the other, and each sees the keys of its own call. Where calls
@@ -40,7 +40,7 @@ class Seen(Mapping[str, Look]):
         self._records: dict[str, list[AttentionRecord]] = {}
         self._kinds: dict[str, str] = {}
         self._order: list[str] = []
-        """Who attended at each call, in the order in which they ran."""
+        """The module of each call, in the order in which they ran."""
         self._joined: dict[str, tuple[int, Look]] = {}
         self.missed: tuple[str, ...] = ()
         """The classes of modules that attend in a way that could not be read, if there are any."""
@@ -73,7 +73,7 @@ class Seen(Mapping[str, Look]):
         return tuple(record.look() for record in self._of(name))
 
     def layers(self) -> dict[str, Look]:
-        """A look at every call, for models that ran once: one layer after the other, as they ran.
+        """A look at every call, in the order in which they ran, for models that ran once.
 
         A module that several layers share, as in ALBERT, is there as ``"name#0"``, ``"name#1"``, …
         """
@@ -100,7 +100,7 @@ class Seen(Mapping[str, Look]):
         return strongest(self, most)
 
     def view(self, words: Sequence[str], keys: Sequence[str] | None = None) -> View:
-        """The weights to look at: of the modules that have a query for each of the words.
+        """A view of the weights of all modules that have a query for each of the words.
 
         `keys`: the words attended to, for attention between two texts; `words` if not given.
         """

@@ -1,7 +1,7 @@
-"""`Session`: the dispatch mode through which one thread is captured, and who wants to know.
+"""`Session`: the dispatch mode that captures attention in one thread, and its listeners.
 
 PyTorch calls a `TorchDispatchMode` for every operator that runs in its thread, below autograd and
-autocast: with the tensors that really enter the kernels. Operators that belong to attention are
+autocast, with the tensors that enter the kernels. Operators that belong to attention are
 handled by the adapters (`regard.lens.capture.adapters`), all others run as they are. regard's own
 models announce their calls by `attend` itself, so the mode, which would cost more than a short
 sentence takes, stays off for them.
@@ -31,10 +31,10 @@ from regard.lens.capture.forbidden import Forbidden
 from regard.lens.capture.inputs import DotProduct, Inputs
 from regard.lens.capture.kinds import PROJECTIONS, Origins, kind_of
 from regard.lens.capture.modules import Run, name_in, names_of, only_attend, running
-from regard.lens.capture.record import Attended, Gradients
+from regard.lens.capture.record import FinishedCall, Gradients
 
 FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
-"""Modules that leave their fast path if they have hooks."""
+"""Modules whose fast path is off if they have hooks."""
 _VIEWS = torch._C.DispatchKey.ADInplaceOrView
 Operator = Callable[..., Any]
 Handler = Callable[["Session", Operator, tuple[Any, ...], dict[str, Any]], Any]
@@ -44,8 +44,8 @@ Handler = Callable[["Session", Operator, tuple[Any, ...], dict[str, Any]], Any]
 class Adapter(Protocol):
     """One host of attention.
 
-    It brings each call of its host into the form of `Inputs`, asks `Session.forbidden` for links
-    that are cut before it runs the call, and tells `Session.announce` what ran.
+    It converts each call of its host to `Inputs`, asks `Session.forbidden` for links to mask before
+    it runs the call, and passes the finished call to `Session.announce`.
     """
 
     @property
@@ -73,7 +73,7 @@ class Place:
 
 
 class Listener:
-    """Someone who wants to know of the attention of one model: `watch` or `cut`."""
+    """Receives the attention calls of one model: `watch` or `cut`."""
 
     cuts = False
     """Whether it forbids links."""
@@ -92,9 +92,9 @@ class Listener:
         self._hook: RemovableHandle | None = None
 
     def begin(self) -> None:
-        """Called when its context begins: notes from now on whether other threads call the model.
+        """Called when its context begins: from now on, calls in other threads are noted.
 
-        Hooks end the fast path of PyTorch's own modules; those have none.
+        PyTorch's own modules get no hook, which would switch their fast path off.
         """
         if not isinstance(self.model, FAST):
             self._hook = self.model.register_forward_pre_hook(self._called)
@@ -109,10 +109,10 @@ class Listener:
             self.elsewhere = True
 
     def forbidden(self, name: str, kind: str, inputs: Inputs) -> Forbidden | None:
-        """Links that a call must not have, if any."""
+        """The links to mask in a call, if any."""
         return None
 
-    def saw(self, name: str, kind: str, call: Attended) -> None:
+    def saw(self, name: str, kind: str, call: FinishedCall) -> None:
         """A call has run."""
 
 
@@ -128,17 +128,17 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.listeners: list[Listener] = []
         self.origins = Origins()
         self.operators: Counter[str] = Counter()
-        """How often each operator has run, for the error if there was no attention."""
+        """The number of calls of each operator, for the error if no attention was captured."""
         self.state: dict[object, Any] = {}
-        """What adapters remember of this thread, each under a key of its own."""
+        """State of the adapters in this thread, each under its own key."""
         self.announced: Any = None
         """What an attention function of transformers that is running was given, if one is."""
         self.empty = False
-        """Whether a tensor had no elements; PyTorch then leaves attention out."""
+        """Whether a tensor had no elements, for which PyTorch skips attention."""
         self.nested = False
         """Whether attention was called with nested tensors, which are not followed."""
         self.inside = False
-        """Whether a call of attention is under way whose parts are not to be looked at."""
+        """Whether an attention call is running whose operators are not to be captured."""
         self._waiting = False
         self._on = False
         """Whether the mode is on; models that attend by `attend` alone do without it."""
@@ -187,7 +187,7 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def _note(self, func: Operator, args: tuple[Any, ...]) -> None:
-        """Remember, until there is attention, that a model has run and what it called."""
+        """Note, until attention is captured, that a model has run and which operators."""
         self.empty = self.empty or any(isinstance(x, Tensor) and not x.numel() for x in args)
         self.operators[getattr(func, "__name__", str(func)).split(".")[0]] += 1
         if not all(listener.ran for listener in self.listeners):
@@ -206,7 +206,7 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kind: str | None = None,
         owner: nn.Module | None = None,
     ) -> Place | None:
-        """Where the call is made that is just running; None if in no module that matters.
+        """The place of the running call; None if it is in no module of a listener's model.
 
         `owner` is the module that attends, if it is another than the innermost that is running.
         """
@@ -219,11 +219,11 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @property
     def cuts(self) -> bool:
-        """Whether anyone forbids links."""
+        """Whether a listener forbids links."""
         return any(listener.cuts for listener in self.listeners)
 
     def forbidden(self, place: Place, inputs: Inputs) -> Forbidden | None:
-        """Links that the call must not have; None if there are none."""
+        """The links to mask in the call; None if there are none."""
         found: Forbidden | None = None
         for listener in self.listeners:
             name = name_in(place.runs, listener.names) if listener.cuts else None
@@ -236,11 +236,11 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def announce(
         self, place: Place, inputs: Inputs, output: Tensor | None, in_use: int | None = None
     ) -> Gradients:
-        """A call has run, with these inputs; returns where its gradients are to be put.
+        """Pass a finished call to the listeners; returns the record for its gradients.
 
-        `in_use` is how many keys could be looked at before links were cut, if any were.
+        `in_use` is the number of keys in use before links were cut, if any were.
         """
-        call = Attended(inputs, output, inputs.in_use() if in_use is None else in_use)
+        call = FinishedCall(inputs, output, inputs.in_use() if in_use is None else in_use)
         if recomputing():
             return call.gradients
         for listener in self.listeners:
@@ -253,7 +253,7 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return call.gradients
 
     def refine(self, inputs: DotProduct) -> DotProduct:
-        """The inputs of an operator, in the form that takes the least memory."""
+        """The inputs of an operator in the form that takes least memory."""
         if self.announced is None:
             return inputs
         with counted_views():
@@ -261,7 +261,7 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return refined
 
     def needs_gradient(self, place: Place, *tensors: Tensor | None) -> bool:
-        """Whether anyone wants the gradients of a call; raises if it has none."""
+        """Whether a listener needs the gradients of a call; raises if it has none."""
         for listener in self.listeners:
             name = name_in(place.runs, listener.names) if listener.gradients else None
             if name is None:
@@ -277,7 +277,7 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """A context for one call of attention whose parts are not to be looked at."""
+        """Context for one attention call whose operators are not to be captured."""
         before, self.inside = self.inside, True
         try:
             yield
@@ -287,7 +287,7 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
     # ------------------------------------------------------------------ listeners
 
     def add(self, listener: Listener) -> None:
-        """Begin to tell a listener."""
+        """Register a listener."""
         if not self.listeners:
             torch.clear_autocast_cache()  # whose copies of parameters would not be known as such
             for adapter in self.adapters:
@@ -299,7 +299,7 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._waiting = True
 
     def remove(self, listener: Listener) -> None:
-        """Tell it no more."""
+        """Unregister a listener."""
         self.listeners.remove(listener)
         if not self.listeners:
             for adapter in self.adapters:

@@ -1,4 +1,4 @@
-"""Tensors of a watched model that are kept: by reference where PyTorch counts their changes."""
+"""Tensors kept from a watched model: by reference where PyTorch counts their changes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Kept:
         return self._tensor.detach()
 
     def release(self) -> None:
-        """Let go of the autograd graph; only outside of a dispatch mode, to keep the version."""
+        """Release the autograd graph; only outside of a dispatch mode, to keep the version."""
         if self._tensor.requires_grad or isinstance(self._tensor, nn.Parameter):
             self._tensor = self._tensor.detach()
 
@@ -67,13 +67,13 @@ def copied(x: Tensor) -> Tensor:
 
 
 class MaskPool:
-    """Masks that were kept lately, so that one which many layers use is held once."""
+    """Recently kept masks, so that one used by many layers is held once."""
 
     def __init__(self) -> None:
         self._lately: deque[Kept] = deque(maxlen=4)
 
     def keep(self, x: Tensor) -> Kept:
-        """The mask, or an equal one that is held already."""
+        """The mask as kept, or an equal one that is already held."""
         for kept in self._lately:
             if not kept.changed and equal(x.detach(), kept.tensor):
                 return kept
@@ -90,7 +90,7 @@ def equal(x: Tensor, y: Tensor) -> bool:
 
 
 def weak_memory(storage: Any) -> StorageWeakRef:
-    """A weak reference to memory, which is not given to another tensor as long as this is held."""
+    """A weak reference to a storage, whose address is not reused while it is held."""
     return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
 
 
@@ -99,7 +99,7 @@ def _expired(memory: StorageWeakRef) -> bool:
 
 
 class StorageMap(Generic[T]):
-    """Values by the memory behind tensors: the same for every view of it. Keeps nothing alive."""
+    """A weak map from storages to values: all views of a tensor have the same entry."""
 
     def __init__(self) -> None:
         self._entries: dict[int, tuple[StorageWeakRef, T]] = {}
@@ -113,18 +113,18 @@ class StorageMap(Generic[T]):
         self._entries[storage._cdata] = weak_memory(storage), value
 
     def get(self, x: object) -> T | None:
-        """The value for the memory of this tensor, if there is one."""
+        """The value for the storage of this tensor, if there is one."""
         if not self._entries or not isinstance(x, Tensor) or x.is_nested:
             return None
         return self.by_memory(x.untyped_storage()._cdata)
 
     def by_memory(self, memory: int) -> T | None:
-        """The value for this memory, if there is one."""
+        """The value for this storage, if there is one."""
         entry = self._entries.get(memory)
         return None if entry is None or _expired(entry[0]) else entry[1]
 
     def pop(self, x: Tensor) -> T | None:
-        """The same, which is then forgotten."""
+        """Remove and return the value for the storage of this tensor."""
         found = self.get(x)
         if found is not None:
             del self._entries[x.untyped_storage()._cdata]
@@ -135,7 +135,7 @@ class StorageMap(Generic[T]):
 
 
 class KeyCache:
-    """Keys and values of calls that continue one another: those that they share are held once.
+    """Keys and values of calls that continue one another; shared ones are held once.
 
     `k` may be missing, where only values were seen.
     """
@@ -155,7 +155,7 @@ class KeyCache:
         return [self._v] if self._k is None else [self._k, self._v]
 
     def extend(self, k: Tensor | None, v: Tensor, first: int, end: int) -> bool:
-        """Take in the keys of a call that continues the last, if the old ones are among them."""
+        """Add the keys of a continuing call; False if the old keys are not among them."""
         pairs = [(self._v, v)]
         if self._k is not None and k is not None:
             pairs.append((self._k, k))

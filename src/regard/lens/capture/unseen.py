@@ -1,4 +1,4 @@
-"""What is said of attention that could not be seen."""
+"""Errors about attention that could not be captured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`watch`: every call of attention of a model, on demand and without changing its output."""
+"""`watch`: every attention call of a model, without a change to its output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from regard.attention.call import values_unavailable
 from regard.errors import OptionError
 from regard.lens.capture.modules import TRANSFORMED
 from regard.lens.capture.positions import Progress
-from regard.lens.capture.record import Attended, AttentionRecord
+from regard.lens.capture.record import AttentionRecord, FinishedCall
 from regard.lens.capture.seen import Seen
 from regard.lens.capture.session import Listener, capturing
 from regard.lens.capture.storage import MaskPool
@@ -20,7 +20,7 @@ from regard.memory import keep_some_freed_memory
 
 
 class _Watcher(Listener):
-    """Puts what it is told into a `Seen`."""
+    """Listener that records calls in a `Seen`."""
 
     def __init__(self, model: nn.Module, gradients: bool) -> None:
         super().__init__(model, "watch")
@@ -29,7 +29,7 @@ class _Watcher(Listener):
         self._masks = MaskPool()
         self._progress = Progress()
 
-    def saw(self, name: str, kind: str, call: Attended) -> None:
+    def saw(self, name: str, kind: str, call: FinishedCall) -> None:
         if call.output is not None and values_unavailable(call.output):
             raise OptionError(TRANSFORMED)
         seen = self.seen
@@ -43,7 +43,7 @@ class _Watcher(Listener):
         seen._order.append(name)
 
     def release(self) -> None:
-        """Let go of the model's autograd graph."""
+        """Release the model's autograd graph."""
         for records in self.seen._records.values():
             for record in records:
                 record.release()
@@ -51,7 +51,7 @@ class _Watcher(Listener):
 
 @contextmanager
 def watch(model: nn.Module, *, gradients: bool = False) -> Iterator[Seen]:
-    """What the model attends to while it runs in this context, as a `Seen`.
+    """Context: captures what the model attends to while it runs, as a `Seen`.
 
     Any model: regard's own, those of transformers, torch's `nn.Transformer`,
     `nn.TransformerEncoder` and `nn.MultiheadAttention`, whatever calls

@@ -1,4 +1,4 @@
-"""`WeightsLook`: a look at attention of which the weights were seen, and perhaps no more."""
+"""`WeightsLook`: a look at a call of which only the weights, or little more, were visible."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from regard.errors import OptionError
 from regard.lens.capture.inputs import Weights
 
 ROUNDING, HALF_ROUNDING = 3e-6, 2e-2
-"""What the weights of a row may lack of 1 by rounding; what they lack beyond it went to a sink."""
+"""What a row's weights may lack of 1 by rounding; more than that went to a sink."""
 
 
 class WeightsLook(Look):
-    """A look at a call that a model writes out by itself.
+    """A look at attention that a model computes by its own products and softmax.
 
     Scale, bias and mask are inside the model: `scores` are the logarithms of the weights, and so
     differ from what entered the softmax by a constant in each row.

@@ -1,4 +1,4 @@
-"""How far explanation methods can be trusted: each scored by what cutting really does."""
+"""Evaluation of explanation methods against the measured effect of cuts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.files import write_text
-from regard.lens._numbers import whole
+from regard.lens.arguments import whole
 from regard.lens.judgement.evaluation import evaluate
 from regard.lens.judgement.items import Item, items_of
 from regard.lens.judgement.record_file import RecordFile
@@ -20,7 +20,7 @@ from regard.lens.methods import find_methods
 from regard.models import POCKET
 
 ITEMS = 100
-"""Items of a data set that are judged if nothing else is said."""
+"""The default number of items."""
 
 
 def judge(
@@ -32,7 +32,7 @@ def judge(
     out: str | Path | None = None,
     progress: Callable[[int, int], object] = lambda done, of: None,
 ) -> Judgement:
-    """How well explanation methods foretell what cutting does, side by side and beside chance.
+    """How well explanation methods predict the effect of cuts, next to a random baseline.
 
     Args:
         data: ``"reference"`` or ``"senses"``, the built-in sentences (for a translator from English
@@ -77,7 +77,7 @@ def _beside(out: Path) -> Path:
 
 
 def _digest(items: Iterable[Item]) -> str:
-    """What tells other items from these."""
+    """A digest of the items."""
     return hashlib.sha256(repr([astuple(one) for one in items]).encode()).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""One item: the scores of every method, and how well they foretell what cutting does.
+"""Evaluation of one item: how well the scores of every method predict the effect of cuts.
 
 A word is *hidden* when all links to it are cut, in every layer and head: from every word of the
 text, and in a translator from every word that is written. Deletion hides the words one after the
@@ -27,14 +27,14 @@ from regard.text.words import Words
 from regard.translate.translator import evaluating
 
 RANDOM = "random"
-"""The row of scores drawn at random, that every method has to beat."""
+"""The name of the random baseline."""
 LEAST_WORDS = 3
 """Texts of fewer words have nothing to rank."""
 DIGITS = 6
 
 
 def evaluate(lens: Lens, item: Item, methods: Sequence[Method]) -> dict[str, Any]:
-    """What is found for one item, as plain data; `skipped` gives the reason if there is nothing."""
+    """The record of one item, as plain data; `skipped` is the reason if there is none."""
     with torch.inference_mode(False), torch.no_grad(), evaluating(lens.model):
         try:
             prediction = _prediction(lens, item)
@@ -74,7 +74,7 @@ def _units(prediction: Prediction, given: Iterable[str | int]) -> list[int]:
 def _scores(
     prediction: Prediction, methods: Sequence[Method], text: str
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """The scores of every method and of chance, and why a method does not suit the model."""
+    """The scores of every method and of the baseline, and why methods do not suit the model."""
     found, refused = {}, {}
     for method in methods:
         try:

@@ -1,4 +1,4 @@
-"""What methods are judged on: choices of a model, some with the words that decide them."""
+"""Items: choices of a model to explain, some with the words that decide them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ not no and or but of in on at to from by with for into onto over under about as 
 very all some any when while because until
 """
 FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
-"""English words that do not decide the sense of another."""
+"""English words that do not decide the sense of another word."""
 SLOT = re.compile(r"\{[^}]*\}")
 
 

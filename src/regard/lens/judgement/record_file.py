@@ -53,7 +53,7 @@ class RecordFile:
                 )
 
     def add(self, record: dict[str, Any]) -> None:
-        """Keep one finished item; it is in the file when this returns."""
+        """Append one finished item, flushed to the file."""
         self.records.append(record)
         self._write(json.dumps(record, ensure_ascii=False))
 

@@ -1,4 +1,4 @@
-"""`Judgement`: the methods side by side, each measure with its interval."""
+"""`Judgement`: explanation methods side by side, each measure with its interval."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ class Judgement:
     items: int
     """Items that were judged."""
     skipped: dict[str, int]
-    """How many were not, by reason."""
+    """The number of items that were not, by reason."""
     methods: tuple[MethodResult, ...]
-    """The best by deletion first, chance last."""
+    """The best by deletion first, the random baseline last."""
     refused: dict[str, str]
     """Methods that do not suit the model, and why."""
 
@@ -137,7 +137,7 @@ class Judgement:
         return found
 
     def to_json(self) -> str:
-        """The same as JSON, on one line."""
+        """Everything as JSON, on one line."""
         return json.dumps(self.to_data(), ensure_ascii=False)
 
 
@@ -178,7 +178,7 @@ def _method(name: str, judged: Sequence[dict[str, Any]]) -> MethodResult:
 
 
 def _known(values: Sequence[float | None]) -> list[float]:
-    """The correlations that there are; scores that are all equal have none."""
+    """The correlations that are defined; equal scores have none."""
     return [one for one in values if one is not None and not math.isnan(one)]
 
 

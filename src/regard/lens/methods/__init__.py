@@ -1,6 +1,6 @@
-"""Explanation methods: how much each input word speaks for what a model chose.
+"""Explanation methods: a score for each input word of a prediction.
 
-One module per method; each cites its paper and says where it departs from it.
+One module per method; each cites its paper and documents its deviations from it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ METHODS: dict[str, Method] = {
         knockout.METHOD,
     )
 }
-"""All methods, by name: those that read attention, those that take gradients, and real cuts."""
+"""All methods, by name: from attention, from gradients, and from cuts."""
 
 
 def find_methods(names: Iterable[str] | None = None) -> list[Method]:
@@ -63,7 +63,7 @@ def find_methods(names: Iterable[str] | None = None) -> list[Method]:
 
 
 def score(method: str | Method, prediction: Prediction) -> Float[Tensor, " units"]:
-    """How much each input unit speaks for the choice, by one method."""
+    """The score of each input unit for the choice, by one method."""
     one = method if isinstance(method, Method) else find_methods([method])[0]
     with torch.inference_mode(False), torch.no_grad():
         return one.score(prediction)

@@ -1,4 +1,4 @@
-"""ALTI-Logit: what each word adds to the logits, through the layers that it has passed.
+"""ALTI-Logit: the contribution of each word to the logits, through all layers.
 
 Attention writes to the residual stream: y_i = x_i + Σ_j T_ij, where T_ij is what the heads pass on
 from j to i. Of the logit difference, T_ij of the step's row i brings d · T_ij, where d is the
@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 from regard.lens.methods.blocks import BlockRun, block_runs, first
 from regard.lens.methods.method import Method, check_differentiable, to_units
-from regard.lens.methods.residual import Residual, frozen, residual_of, turned_back
+from regard.lens.methods.residual import Residual, back_through_norm, frozen, residual_of
 from regard.lens.predictions import Prediction
 
 NAME = "alti-logit"
 ELEMENTS = 2**24
-"""Numbers of vectors that are held at once."""
+"""The number of elements held at once."""
 
 
 def score(prediction: Prediction) -> Float[Tensor, " units"]:
@@ -57,8 +57,8 @@ def _directions(
         for residual in reversed(streams[i]):
             if residual.after:
                 if residual.feed_forward is not None:
-                    d = turned_back(residual.feed_forward, residual.feed_forward_input, d)
-                d = turned_back(residual.norm, residual.norm_input, d)
+                    d = back_through_norm(residual.feed_forward, residual.feed_forward_input, d)
+                d = back_through_norm(residual.norm, residual.norm_input, d)
             found.append(d)
     return [*reversed(found), d]
 
@@ -92,7 +92,7 @@ def _add_up(
     streams: list[list[Residual]],
     directions: list[Tensor],
 ) -> Float[Tensor, " keys"]:
-    """The parts of the metric by input token, layer by layer, while the mixtures grow."""
+    """The parts of the metric by input token, summed layer by layer."""
     translates = prediction.place == "cross"
     encoded: Tensor | None = None
     mixed: Tensor | None = None
@@ -155,7 +155,7 @@ def _mixture(
 
 @contextmanager
 def _recorded(prediction: Prediction, streams: list[list[Residual]]) -> Iterator[None]:
-    """While it is open, every residual stream keeps what its modules are given and return."""
+    """Context: every residual stream records the inputs and outputs of its modules."""
     with ExitStack() as stack:
         for residual in (one for row in streams for one in row):
             for handle in residual.hooks():

@@ -1,4 +1,4 @@
-"""Attention: how much the step's row looks at each word."""
+"""Attention: the weights of the step's row."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.lens.measures import attended
+from regard.lens.measures import mean_weights
 from regard.lens.methods.method import Method, layers, to_units
 from regard.lens.predictions import Prediction
 
 
 def heads(prediction: Prediction) -> Float[Tensor, "layers heads units"]:
-    """The weights of the step's rows, on average over these, head by head."""
+    """The mean weights of the step's rows, by layer and head."""
     looks = [look for _, site, look in layers(prediction) if site.place == prediction.place]
-    weights = torch.stack([attended(look, prediction.queries) for look in looks])
+    weights = torch.stack([mean_weights(look, prediction.queries) for look in looks])
     return to_units(prediction, weights)
 
 

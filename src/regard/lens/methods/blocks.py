@@ -1,4 +1,4 @@
-"""The layers of a model's stacks, each run again by itself on what it was given."""
+"""The layers of a model's stacks, each of which can be run again on its recorded inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from regard.attention.record import Look
 from regard.errors import OptionError
-from regard.lens.measures import passed_on
+from regard.lens.measures import projected_values
 from regard.lens.methods.method import block_of, layers
 from regard.lens.predictions import Prediction, Site
 
@@ -24,19 +24,19 @@ class Sublayer:
     site: Site
     look: Look
     matrix: Tensor
-    """By which its heads are mixed, ``(h, e, width)``."""
+    """The matrix that mixes its heads, ``(h, e, width)``."""
     mixer: nn.Module
-    """The module whose output is that of all heads mixed."""
+    """The module that mixes its heads."""
 
     def parts(self, queries: Sequence[int] | slice) -> Float[Tensor, "q k width"]:
-        """What each key adds to the output at each of these queries."""
+        """The contribution of each key to the output at each of these queries."""
         weights = self.look.weights(queries=queries)[0]
-        return torch.einsum("hqk,hkw->qkw", weights, passed_on(self.look.v[0], self.matrix))
+        return torch.einsum("hqk,hkw->qkw", weights, projected_values(self.look.v[0], self.matrix))
 
 
 @dataclass
 class BlockRun:
-    """One layer of a stack: what it was given, what it returned, and its attention."""
+    """One layer of a stack: its recorded inputs and output, and its attention."""
 
     module: nn.Module
     arguments: tuple[Any, ...] = ()
@@ -44,21 +44,21 @@ class BlockRun:
     output: Tensor = field(default_factory=lambda: torch.empty(0))
     sublayers: list[Sublayer] = field(default_factory=list)
 
-    def again(self, rows: int) -> Float[Tensor, "rows n width"]:
-        """The output for so many rows, each given what the layer was given."""
+    def rerun(self, rows: int) -> Float[Tensor, "rows n width"]:
+        """The output for so many equal rows of the recorded inputs."""
         arguments = [_repeated(one, rows) for one in self.arguments]
         options = {name: _repeated(one, rows) for name, one in self.options.items()}
         return first(self.module(*arguments, **options))
 
 
 def first(output: Any) -> Tensor:
-    """The vectors that a layer returns, alone or before others."""
+    """The vectors that a layer returns, alone or first in a tuple."""
     found: Tensor = output[0] if isinstance(output, tuple) else output
     return found
 
 
 def block_runs(name: str, prediction: Prediction) -> list[BlockRun]:
-    """The layers of all stacks, in the order in which they run; `name` is that of the method."""
+    """The layers of all stacks, in the order in which they run; `name` is the method's."""
     runs: dict[str, BlockRun] = {}
     model = prediction.model
     for layer, site, look in layers(prediction):
@@ -73,7 +73,7 @@ def block_runs(name: str, prediction: Prediction) -> list[BlockRun]:
 
 
 def _record(name: str, prediction: Prediction, runs: dict[str, BlockRun]) -> None:
-    """Fill in what each layer is given and returns."""
+    """Fill in the inputs and the output of each layer."""
     counts = dict.fromkeys(runs, 0)
 
     def recorder(block: str) -> Any:

@@ -1,4 +1,4 @@
-"""Gradient × attention: relevance that flows back through the heads that raise the metric."""
+"""Gradient × attention: relevance propagated through the heads that raise the metric."""
 
 from __future__ import annotations
 

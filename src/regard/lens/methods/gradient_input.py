@@ -1,4 +1,4 @@
-"""Gradient × input: how the metric changes along the vector of each word."""
+"""Gradient × input: the change of the metric along the vector of each word."""
 
 from __future__ import annotations
 

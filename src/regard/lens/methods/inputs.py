@@ -40,9 +40,10 @@ def gradients(
 def replaced(
     name: str, prediction: Prediction, change: Callable[[Tensor, Tensor], Tensor]
 ) -> Iterator[None]:
-    """While it is open, `change` makes the input of the model from word vectors and the rest.
+    """Context: `change` computes the input of the model from word vectors and the rest.
 
-    The words are what the model embeds first; positions, and the words of a decoder, come later.
+    The word vectors are the first that the model embeds; positions, and the words of a decoder,
+    follow.
     """
     done = False
 

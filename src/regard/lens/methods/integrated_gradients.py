@@ -1,4 +1,4 @@
-"""Integrated gradients: gradient × input on the way from no words to the words."""
+"""Integrated gradients: gradient × input along the path from zero vectors to the words."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ STEPS = 64
 def score(prediction: Prediction, steps: int = STEPS) -> Float[Tensor, " units"]:
     """x · ∫ ∂M/∂x(αx) dα, by the midpoint rule.
 
-    The path begins where the vector of every word is 0 and its position is kept. All words of the
-    text are scaled together, special tokens too, so the scores add up to the change of the metric.
+    The path begins with zero word vectors; positions are kept. All words are scaled together,
+    special tokens too, so the scores sum to the change of the metric.
     """
     check_differentiable(NAME, prediction)
     shares = (torch.arange(steps) + 0.5) / steps

@@ -1,4 +1,4 @@
-"""Knockout: what is lost when the step's row really cannot look at a word."""
+"""Knockout: the loss when the links from the step's row to a word are cut."""
 
 from __future__ import annotations
 

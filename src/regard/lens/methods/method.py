@@ -1,4 +1,4 @@
-"""`Method`: a way to say how much each input word speaks for what a model chose."""
+"""`Method`: an explanation method, and what several of them share."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ from regard.lens.predictions import Prediction, Site
 class Method:
     """An explanation method: a name, the paper, and a score for each input unit.
 
-    `score` maps a `Prediction` to one number for each unit that is attended to at its place: how
-    much this word speaks for `token` rather than `instead`. A method without a sign, such as
-    attention, says how much the word has to do with the choice. A method that does not suit a
-    model raises an `OptionError` that says why.
+    `score` maps a `Prediction` to one number for each unit attended to at its place: how much it
+    favours `token` over `instead`. Methods without a sign, such as attention, give the size of the
+    influence only. A method that does not suit a model raises an `OptionError` with the reason.
     """
 
     name: str
@@ -31,7 +30,7 @@ class Method:
 
 
 def layers(prediction: Prediction) -> list[tuple[str, Site, Look]]:
-    """Every call of attention, in the order in which they ran; a shared module several times."""
+    """Every attention call, in the order in which they ran; a shared module several times."""
     sites = {site.module: site for site in prediction.sites}
     return [
         (name, sites[name.partition("#")[0]], look)
@@ -40,13 +39,13 @@ def layers(prediction: Prediction) -> list[tuple[str, Site, Look]]:
 
 
 def to_units(prediction: Prediction, x: Float[Tensor, "*b keys"]) -> Float[Tensor, "*b units"]:
-    """Numbers of the input tokens added up to input units."""
+    """The sums over the tokens of each input unit."""
     _, keys = prediction.axes(prediction.place)
     return grouped(x, keys.groups(x.shape[-1]), len(keys))
 
 
-def starting(prediction: Prediction) -> Float[Tensor, " queries"]:
-    """The distribution that is equal over the step's rows and 0 elsewhere."""
+def step_distribution(prediction: Prediction) -> Float[Tensor, " queries"]:
+    """The uniform distribution over the step's rows."""
     look = next(look for _, site, look in layers(prediction) if site.place == prediction.place)
     exact = torch.promote_types(look.output.dtype, torch.float32)
     found = torch.zeros(look.output.shape[-2], dtype=exact, device=look.output.device)
@@ -55,7 +54,7 @@ def starting(prediction: Prediction) -> Float[Tensor, " queries"]:
 
 
 def check_differentiable(name: str, prediction: Prediction) -> None:
-    """Raise if the metric has no gradient to speak of."""
+    """Raise if the gradient of the metric is 0 by construction."""
     if prediction.probes > 1:
         raise OptionError(
             f"{name}: {type(prediction.model).__name__} writes nothing, and the cosine of a vector "
@@ -64,7 +63,7 @@ def check_differentiable(name: str, prediction: Prediction) -> None:
 
 
 def block_of(name: str, model: nn.Module, module: str) -> str:
-    """The name of the layer of a stack that a module is part of."""
+    """The name of the layer that a module belongs to."""
     parts = module.partition("#")[0].partition(":")[0].split(".")
     for i in range(1, len(parts)):
         if isinstance(model.get_submodule(".".join(parts[:i])), nn.ModuleList):

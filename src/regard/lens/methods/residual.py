@@ -1,4 +1,4 @@
-"""Where attention writes to the residual stream, and the norms on its way to the output."""
+"""The residual stream around an attention sublayer, and the norms in it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ Linear = Callable[[Tensor, slice], Tensor]
 
 @dataclass
 class Residual:
-    """One attention sublayer: its norm, and the one of the feed-forward network behind it."""
+    """The norms around one attention sublayer."""
 
     norm: nn.Module
     after: bool
-    """Whether norms stand behind the sums, not before the sublayers."""
+    """Whether norms come after the sums (post-norm), not before the sublayers."""
     mixer: nn.Module
     following: nn.Module | None = None
-    """With norms before: the norm of the next sublayer, which is given the sum."""
+    """Pre-norm: the norm of the next sublayer, whose input is the sum."""
     feed_forward: nn.Module | None = None
-    """With norms behind: that of the feed-forward network, if it comes next."""
+    """Post-norm: the norm of the feed-forward network, if it comes next."""
     final: nn.Module | None = None
     """The norm at the end of the stack."""
     kept: dict[str, Tensor] = field(default_factory=dict)
 
     def hooks(self) -> list[Any]:
-        """Keep what the modules are given and return."""
+        """Register hooks that record the inputs of the norms and the output of the mixer."""
 
         def keep(name: str) -> Callable[..., None]:
             def note(module: nn.Module, inputs: tuple[Tensor, ...], output: Any) -> None:
@@ -69,7 +69,7 @@ class Residual:
     def stream(
         self, name: str, run: BlockRun
     ) -> tuple[Float[Tensor, "n width"], Float[Tensor, "n width"], Linear]:
-        """x, y = x + attention as the norm behind turns it, and how that turns what is added."""
+        """x, y = norm(x + attention), and the linear map of that norm for parts of the sum."""
         mixed = self.kept["mixed"].reshape(self.norm_input.shape)
         if not self.after:
             x = self.norm_input
@@ -84,7 +84,7 @@ class Residual:
 
 
 def residual_of(name: str, prediction: Prediction, run: BlockRun, sublayer: Sublayer) -> Residual:
-    """The residual stream at an attention sublayer; an error where it is not known."""
+    """The residual stream at an attention sublayer; raises for an unknown architecture."""
     model, block = prediction.model, run.module
     last = sublayer is run.sublayers[-1]
     if isinstance(block, Block):
@@ -137,7 +137,7 @@ def scaled(
 
 
 def frozen(name: str, norm: nn.Module, x: Float[Tensor, "*b width"]) -> Float[Tensor, "*b width"]:
-    """What a norm returns, with its scale taken as a constant."""
+    """The output of a norm, with its scale as a constant."""
     weight = getattr(norm, "weight", None)
     bias = getattr(norm, "bias", None)
     if isinstance(weight, Tensor):
@@ -151,10 +151,10 @@ def frozen(name: str, norm: nn.Module, x: Float[Tensor, "*b width"]) -> Float[Te
     )
 
 
-def turned_back(
+def back_through_norm(
     norm: nn.Module, x: Float[Tensor, "n width"], d: Float[Tensor, "n width"]
 ) -> Float[Tensor, "n width"]:
-    """A direction at the output of a norm as one at its input, the scale fixed."""
+    """A gradient at the output of a norm, propagated to its input with the scale fixed."""
     return _centred(norm, d * norm.get_parameter("weight")) * _scale(norm, x)
 
 

@@ -1,12 +1,12 @@
-"""Rollout: how much of each word has reached the step's row along all paths of attention."""
+"""Rollout: the share of each word in the step's row, along all paths of attention."""
 
 from __future__ import annotations
 
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.lens.measures import carried
-from regard.lens.methods.method import Method, layers, starting, to_units
+from regard.lens.measures import propagated
+from regard.lens.methods.method import Method, layers, step_distribution, to_units
 from regard.lens.predictions import Prediction
 
 
@@ -16,16 +16,16 @@ def score(prediction: Prediction) -> Float[Tensor, " units"]:
     The paper is about encoders. In a translator the row goes from the decoder through
     cross-attention into the encoder; the rest has come from words written before.
     """
-    here, source = starting(prediction), None
+    here, source = step_distribution(prediction), None
     for _, site, look in reversed(layers(prediction)):
         if site.place == "cross":
-            read = carried(look, here) / 2
+            read = propagated(look, here) / 2
             source = read if source is None else source + read
             here = here / 2
         elif source is not None and site.place == "encoder":
-            source = (source + carried(look, source)) / 2
+            source = (source + propagated(look, source)) / 2
         else:
-            here = (here + carried(look, here)) / 2
+            here = (here + propagated(look, here)) / 2
     return to_units(prediction, here if source is None else source)
 
 

@@ -1,4 +1,4 @@
-"""Value zeroing: how far the output of a layer turns when one value vector is 0."""
+"""Value zeroing: the change of a layer's output when one value vector is 0."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from regard.errors import OptionError
 from regard.lens.methods.blocks import BlockRun, Sublayer, block_runs
-from regard.lens.methods.method import Method, starting, to_units
+from regard.lens.methods.method import Method, step_distribution, to_units
 from regard.lens.predictions import Prediction
 from regard.lens.predictions.prediction import TOKENS
 
@@ -28,7 +28,7 @@ def score(prediction: Prediction) -> Float[Tensor, " units"]:
     term, since the output has it. The paper is about encoders: in a decoder the words written
     before and the source words share a row of C.
     """
-    here, source = starting(prediction), None
+    here, source = step_distribution(prediction), None
     with torch.no_grad():
         for run in reversed(block_runs(NAME, prediction)):
             changes = _changes(run)
@@ -49,7 +49,7 @@ def score(prediction: Prediction) -> Float[Tensor, " units"]:
 
 def _changes(run: BlockRun) -> list[Float[Tensor, "q k"]]:
     """For each attention of a layer, the share of each key in the change of each output."""
-    base = run.again(1)
+    base = run.rerun(1)
     if not torch.allclose(base, run.output, rtol=1e-3, atol=1e-4):
         raise OptionError(
             f"{NAME}: a {type(run.module).__name__} run by itself does not return what it returns "
@@ -70,14 +70,14 @@ def _distances(
     size = max(1, TOKENS // base.shape[1])
     for start in range(0, len(parts), size):
         removed = parts[start : start + size]
-        with _less(sublayer.mixer, removed):
-            found.append(1 - F.cosine_similarity(run.again(len(removed)), base, dim=-1))
+        with _subtracting(sublayer.mixer, removed):
+            found.append(1 - F.cosine_similarity(run.rerun(len(removed)), base, dim=-1))
     return torch.cat(found).clamp(min=0).mT.to(parts)
 
 
 @contextmanager
-def _less(mixer: nn.Module, removed: Float[Tensor, "k q width"]) -> Iterator[None]:
-    """The output of a module is less by this while it is open."""
+def _subtracting(mixer: nn.Module, removed: Float[Tensor, "k q width"]) -> Iterator[None]:
+    """Context: `removed` is subtracted from the output of a module."""
 
     def hook(module: nn.Module, inputs: Any, output: Any) -> Any:
         if isinstance(output, tuple):

@@ -1,4 +1,4 @@
-"""One choice of a model, whatever the model: what to ask `Lens.why` about."""
+"""Predictions: one choice of a model, of any kind, that `Lens.why` explains."""
 
 from regard.lens.predictions.prediction import Axis, Prediction, Site
 from regard.lens.predictions.translation import Translated, TranslationPrediction

@@ -1,8 +1,8 @@
-"""`Prediction`: one choice of a model, a word where it might have written another.
+"""`Prediction`: one choice of a model, a word and the alternative to it.
 
-A prediction knows how to compute its logits again, for a batch of equal rows whose attention may
-be cut in different ways, and how the rows and columns of attention are named at that step. Each
-kind of model has its own: translators, language models, classifiers, encoders.
+A prediction can compute its logits again, for a batch of equal rows with different links cut, and
+names the rows and columns of attention at that step. Each kind of model has its own: translators,
+language models, classifiers, encoders.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from regard.lens.capture import Cut, Seen, cut, watch
-from regard.lens.measures import Feeds
+from regard.lens.measures import HeadMixers
 from regard.text.words import Words
 
 TOKENS = 8192
 """Tokens that the model reads at once."""
 CHOICES = 5
-"""Most probable choices that are reported."""
+"""The number of most probable choices that are reported."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Axis:
 
     @classmethod
     def of(cls, words: Words, length: int) -> Axis:
-        """The units of a text whose tokens stand at positions 0, 1, …, up to a length."""
+        """The units of a text among its first `length` tokens."""
         units = [tuple(p for p in words.tokens_of(i) if p < length) for i in range(len(words))]
         kept = [i for i, positions in enumerate(units) if positions]
         return cls(tuple(words.called(i) for i in kept), tuple(units[i] for i in kept))
@@ -65,7 +65,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Site:
-    """A module that attends: where in the model it stands, and its number among those."""
+    """A module that attends: its place in the model, and its number at that place."""
 
     module: str
     kind: str
@@ -82,7 +82,7 @@ class Prediction(ABC):
     embeddings: Sequence[nn.Module]
     """The modules whose outputs the model computes everything else from."""
     place: str
-    """The place of attention that looks at the input words at this step."""
+    """The place whose rows attend to the input words at this step."""
     words: Words
     """The input words."""
     length: int
@@ -90,7 +90,7 @@ class Prediction(ABC):
     token: int
     instead: int
     word: str
-    """What `token` writes, as shown to people; for a word of several tokens, the whole word."""
+    """The word that `token` begins, as it is shown."""
     word_instead: str
     written_text: str
     """The whole output."""
@@ -99,13 +99,13 @@ class Prediction(ABC):
     output_words: tuple[str, ...] = ()
     """The words of the output, if it has several."""
     alignment: tuple[tuple[int, int], ...] = ()
-    """For each of them, the input word that its row looks at most."""
+    """For each of them, the input word that its row attends to most."""
     note: str = ""
-    """Anything about the question that a reader has to know."""
+    """A caveat about the question or the text, if there is one."""
     every_place: bool = True
     """Whether links of the whole model are asked about, or only those from the step's rows."""
     probes: int = 1
-    """Rows of the pass whose gradient is taken."""
+    """The number of rows of the pass whose gradient is taken."""
 
     @abstractmethod
     def logits(self, rows: int = 1) -> Float[Tensor, "rows choices"]:
@@ -118,7 +118,7 @@ class Prediction(ABC):
     @property
     @abstractmethod
     def queries(self) -> tuple[int, ...]:
-        """The positions of the rows, at `place`, that look at the input words at this step."""
+        """The positions of the rows, at `place`, that attend to the input words at this step."""
 
     @abstractmethod
     def spell(self, token: int) -> str:
@@ -129,12 +129,12 @@ class Prediction(ABC):
         return self.place
 
     def logits_without(self, cuts: Sequence[Sequence[Cut]]) -> Float[Tensor, "rows choices"]:
-        """The logits of a row for each set of links, which are cut in it."""
+        """The logits with each set of links cut, a row each."""
         with cut(self.model, in_rows(cuts)):
             return self.logits(len(cuts))
 
     def text_with(self, cuts: Sequence[Sequence[Cut]], first: Sequence[int]) -> list[str]:
-        """What the model writes with each set of links cut, given what it chooses at this step."""
+        """What the model writes with each set of links cut, given its choices at this step."""
         return [self.spell(i) for i in first]
 
     def is_word(self, unit: int) -> bool:
@@ -155,9 +155,9 @@ class Prediction(ABC):
         return logits, seen
 
     def _with_gradients(self, *, watched: bool) -> tuple[Tensor, Seen]:
-        """A forward and a backward pass, the latter watched where its gradients are only seen so.
+        """A forward and a backward pass; the latter is watched if its gradients need it.
 
-        Unwatched it is faster, and brings the gradients of attention that has an output of its own.
+        Unwatched it is faster, and has the gradients of attention whose output was captured.
         """
         with torch.enable_grad(), _leaves(self.embeddings) as leaves:
             with watch(self.model, gradients=True) as seen:
@@ -192,24 +192,24 @@ class Prediction(ABC):
 
     @cached_property
     def _mixing(self) -> tuple[dict[str, nn.Module | None], dict[str, Tensor]]:
-        with torch.no_grad(), watch(self.model) as seen, Feeds(self.model) as feeds:
+        with torch.no_grad(), watch(self.model) as seen, HeadMixers(self.model) as found:
             self.logits()
         looks = seen.layers()
-        mixers = {name: feeds.mixer(name, look) for name, look in looks.items()}
-        return mixers, feeds.outputs(looks)
+        mixers = {name: found.mixer(name, look) for name, look in looks.items()}
+        return mixers, found.outputs(looks)
 
     @property
     def mixers(self) -> dict[str, nn.Module | None]:
-        """For each layer that attends, the module whose output is that of its heads mixed."""
+        """The module that mixes the heads of each layer, by layer."""
         return self._mixing[0]
 
     @property
     def output_matrices(self) -> dict[str, Tensor]:
-        """For each layer that attends, the matrix that mixes its heads, ``(h, e, width)``."""
+        """The matrix that mixes the heads of each layer, ``(h, e, width)``, by layer."""
         return self._mixing[1]
 
     def objective(self, logits: Float[Tensor, "probes choices"]) -> Float[Tensor, ""]:
-        """What the gradient is taken of: the metric."""
+        """The quantity whose gradient is taken: the metric."""
         return self.metric(logits[0])
 
     def effects(self, of_probes: Float[Tensor, "probes h q k"]) -> Float[Tensor, "h q k"]:
@@ -236,7 +236,7 @@ class Prediction(ABC):
 
     @torch.no_grad()
     def cut_logits(self, cuts: Sequence[Sequence[Cut]]) -> Float[Tensor, "n choices"]:
-        """The logits with each set of links cut, each in a row of its own, many rows at once."""
+        """The logits with each set of links cut, in batches of rows."""
         size = max(1, TOKENS // max(1, self.length))
         parts = [cuts[start : start + size] for start in range(0, len(cuts), size)]
         found = [self.logits_without(part) for part in parts]
@@ -268,7 +268,7 @@ def in_rows(cuts: Sequence[Sequence[Cut]]) -> list[Cut]:
 
 @contextmanager
 def _leaves(modules: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
-    """Makes the outputs of modules leaves of the autograd graph while it is open.
+    """Context: the outputs of modules are leaves of the autograd graph.
 
     Gradients then flow through every attention call, whether parameters are frozen or not, and none
     is computed for a parameter.

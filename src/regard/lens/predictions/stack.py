@@ -15,15 +15,16 @@ from regard.errors import OptionError
 from regard.lens.adapters import ModelAdapter, Reading, StackAdapter
 from regard.lens.adapters.past import Past
 from regard.lens.capture import Cut, cut
-from regard.lens.predictions.prediction import Axis, Prediction, in_rows
+from regard.lens.predictions.prediction import TOKENS, Axis, Prediction, in_rows
 from regard.text.words import Words
 
 PROBES = 16
-"""Random directions from which the movement of a vector is estimated."""
+"""The number of random directions from which the movement of a vector is estimated; in a long text,
+as many as fit into a batch, and at least 2."""
 
 
 class StackPrediction(Prediction):
-    """What one stack makes of a text, at one of its rows."""
+    """A prediction at one row of a single stack."""
 
     def __init__(self, adapter: ModelAdapter, ids: Sequence[int], words: Words) -> None:
         self.adapter, self.ids, self.words = cast(StackAdapter, adapter), list(ids), words
@@ -33,7 +34,7 @@ class StackPrediction(Prediction):
         self.written_text = ""
 
     def rows(self, count: int) -> Tensor:
-        """The text, as so many equal rows of tokens."""
+        """The tokens of the text, as so many equal rows."""
         return torch.tensor([self.ids], device=self.adapter.device).expand(count, -1)
 
     @cached_property
@@ -82,7 +83,7 @@ class TokenPrediction(StackPrediction):
         return self.adapter.past(Reading(self.ids, self.words))
 
     def cut_logits(self, cuts: Sequence[Sequence[Cut]]) -> Float[Tensor, "n choices"]:
-        """Those of the predicting row itself by themselves: all else stays as it was."""
+        """Cuts in the predicting row alone are batched separately: they can use its cache."""
         alone = [i for i, links in enumerate(cuts) if all(x.query == (self.row,) for x in links)]
         if not alone or len(alone) == len(cuts):
             return super().cut_logits(cuts)
@@ -92,7 +93,7 @@ class TokenPrediction(StackPrediction):
         return found[torch.tensor([*alone, *others]).argsort()]
 
     def logits_without(self, cuts: Sequence[Sequence[Cut]]) -> Float[Tensor, "rows choices"]:
-        """Only from the first token on whose links are cut."""
+        """The logits, computed from the first token on whose links are cut."""
         first = min((one.first for links in cuts for one in links), default=0)
         if not first or self._past is None:
             return super().logits_without(cuts)
@@ -114,7 +115,7 @@ class TokenPrediction(StackPrediction):
 
 
 class ClassPrediction(StackPrediction):
-    """The class that a classifier puts a text into."""
+    """The class that a classifier predicts."""
 
     def __init__(
         self, adapter: StackAdapter, reading: Reading, label: str | None, instead: str | None
@@ -133,7 +134,7 @@ class ClassPrediction(StackPrediction):
 
     @cached_property
     def queries(self) -> tuple[int, ...]:
-        """The rows that the class is read from: those where the last output has a gradient."""
+        """The rows that the class depends on: those where the last output has a gradient."""
         last = self.seen.calls(list(self.seen)[-1])[-1].output_gradient
         if last is None:
             return tuple(range(self.length))
@@ -151,20 +152,20 @@ class ClassPrediction(StackPrediction):
 
 
 class VectorPrediction(StackPrediction):
-    """The vector of a word, for an encoder without an output head, or that of a translator.
+    """The vector of a word, in an encoder without output head or that of a translator.
 
     The metric is the cosine to what the vector v was. Its first derivative is 0 there, so the
     movement δ of the vector is estimated along random unit vectors u that are orthogonal to it:
     E[(u · δ)²] = |δ|² / (d − 1), and 1 − cosine ≈ |δ|² / 2|v|².
     """
 
-    probes = PROBES
     token = instead = 0
 
     def __init__(self, adapter: ModelAdapter, reading: Reading, unit: int) -> None:
         super().__init__(adapter, reading.ids, reading.words)
         self._reading = reading
         self._positions = tuple(reading.words.tokens_of(unit))
+        self.probes = max(2, min(PROBES, TOKENS // len(reading.ids)))
         self.position = unit
         self.word = self.word_instead = reading.words.called(unit)
         self.note = "The model writes nothing: the metric is the cosine of the word's vector."
@@ -218,7 +219,7 @@ def _label(labels: Sequence[str], wanted: str) -> int:
 def choose_next(
     adapter: StackAdapter, reading: Reading, word: str | None, instead: str | None
 ) -> TokenPrediction:
-    """The next token of a causal language model, or another one, against an alternative.
+    """The next token of a causal language model, compared with an alternative.
 
     Words of several tokens are compared at the first token that differs.
     """
@@ -276,7 +277,7 @@ def _longer(adapter: StackAdapter, words: Words, tokens: Sequence[int]) -> Words
 def choose_masked(
     adapter: StackAdapter, reading: Reading, word: str | int | None, instead: str | None
 ) -> TokenPrediction:
-    """A masked token: the mask that the text has, or a word of it that is masked."""
+    """The token at a mask: one in the text, or in place of a word of it."""
     text, ids, words = reading.words.text, reading.ids, reading.words
     if adapter.mask_id < 0:
         raise OptionError("why: the tokenizer has no mask token, so no word can be masked")

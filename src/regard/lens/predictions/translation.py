@@ -1,4 +1,4 @@
-"""A word that a translator wrote."""
+"""Predictions of a translator: one written word each."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from torch import Tensor
 from regard.errors import OptionError, WordError
 from regard.lens.adapters import LastStep, Reading, TranslatorAdapter
 from regard.lens.capture import Cut, Seen, cut, watch
+from regard.lens.decoding import continue_draft
 from regard.lens.predictions.prediction import Axis, Prediction, in_rows
-from regard.lens.rewriting import rewrite
 from regard.text.words import WORD, Words
 from regard.translate.alignment import default_layer
 
 PRONOUNS = ("it", "its", "they", "them", "their")
 """English pronouns whose translation depends on what they refer to."""
 SURE = 0.7
-"""What is written for a word looks at it about as much as what looks at it most."""
+"""The steps for a word attend to it at least this share of the largest attention to it."""
 SURE_OF_TEXT = 0.45
-"""A mean probability of the written tokens below which the translation is hardly to be trusted."""
+"""The mean probability of the written tokens below which a translation is marked as unsure."""
 PIECES = 4
-"""Tokens of which a word that was not written is spelled, at most."""
+"""The largest number of tokens of an alternative word."""
 
 
 class Translated:
-    """A translation as its decoder is fed with it, and how its rows and columns are named.
+    """A translation as its decoder reads it, with names for its rows and columns.
 
     Row i of the decoder reads token i - 1 and writes token i: rows are named after what they write,
     columns after what was read there.
@@ -77,10 +77,9 @@ class Translated:
 
     @cached_property
     def _to_source(self) -> Float[Tensor, "layers t units"]:
-        """How much each step looks at each source unit, the mean of the heads of each layer.
+        """The attention of each step to each source unit, the mean over the heads of each layer.
 
-        What goes to special tokens, such as the end of the source, is left out, and the rest made
-        to sum to 1.
+        Without special tokens, such as the end of the source, and normalised to sum to 1.
         """
         source = self.reading.words
         real = torch.tensor(source.is_word)
@@ -91,9 +90,9 @@ class Translated:
         return weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
 
     def alignment(self) -> tuple[tuple[int, int], ...]:
-        """For each written word, the source word that its row looks at most.
+        """For each written word, the source word that it attends to most.
 
-        By the mean over the heads of the decoder layer whose attention aligns best.
+        By the mean over the heads of the decoder layer that aligns best.
         """
         if not self.tokens:
             return ()
@@ -107,8 +106,8 @@ class Translated:
     def steps_for(self, unit: int) -> list[int]:
         """The steps that write the translation of a source word.
 
-        They look at it most of all, and about as much as the step that looks at it most. A comma
-        before a clause looks at its pronoun as well, so punctuation translates punctuation only.
+        They attend to it more than to other words, and about as much as any step does. A comma
+        before a clause attends to its pronoun as well, so punctuation translates punctuation only.
         """
         if not self.tokens:
             return []
@@ -161,7 +160,7 @@ class TranslationPrediction(Prediction):
 
     @cached_property
     def word_instead(self) -> str:  # type: ignore[override]
-        """The word that begins with `instead`, as the model would go on."""
+        """The word that begins with `instead`, as the model would continue it."""
         if self._word_instead is not None:
             return self._word_instead
         rest = self.written_with([[]], [self.instead], most=PIECES)[0]
@@ -171,8 +170,8 @@ class TranslationPrediction(Prediction):
     def default_instead(self) -> int:
         """What is written without the source word that matters most; the runner-up if the same.
 
-        The probabilities below the first are those of the label smoothing in training, so that the
-        runner-up alone says little.
+        The probabilities below the first come from label smoothing in training, so the runner-up
+        alone says little.
         """
         found = self.without_word
         chosen = self.chosen(found)
@@ -267,7 +266,7 @@ class TranslationPrediction(Prediction):
         begun, size = self.prefix[1:], len(self.prefix) - 1
         limit = self.adapter.longest_output(memory.shape[1])
         limit = limit if most is None else min(limit, size + most)
-        rows = rewrite(
+        rows = continue_draft(
             self.adapter,
             memory,
             [[*begun, one] for one in first],
@@ -281,7 +280,7 @@ class TranslationPrediction(Prediction):
 def choose(
     translated: Translated, word: str | int | None, instead: str | None
 ) -> TranslationPrediction:
-    """The prediction of a word that was written, against an alternative.
+    """The prediction of a written word, compared with an alternative.
 
     `word` may also be a word of the source: then it is the word written for it. For `instead`, if
     it is not given, see `Prediction.default_instead`.
@@ -309,7 +308,7 @@ def choose(
 
 
 def _doubt(translated: Translated) -> str:
-    """What a reader has to know about a translation that the model itself finds improbable."""
+    """A note about a translation that the model itself finds improbable."""
     if translated.confidence >= SURE_OF_TEXT:
         return ""
     return (
@@ -319,7 +318,7 @@ def _doubt(translated: Translated) -> str:
 
 
 def _unit(translated: Translated, word: str | int | None) -> int:
-    """The number of a written word: given by itself, or by the source word it was written for."""
+    """The number of a written word, given by itself or by its source word."""
     written, source = translated.written, translated.reading.words
     if word is None:
         return _default_unit(translated)
@@ -391,7 +390,7 @@ def _differing(translated: Translated, unit: int, instead: str) -> tuple[int, in
 
 
 def _first(words: Words, unit: int) -> int:
-    """The first token of a word that spells some of it; a mark for capitals, for one, does not."""
+    """The first token of a word that spells a part of it, unlike a mark for capitals."""
     tokens = words.tokens_of(unit)
     return next((i for i in tokens if words.spans[i][0] < words.spans[i][1]), tokens[0])
 

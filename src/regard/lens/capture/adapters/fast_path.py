@@ -1,6 +1,6 @@
 """PyTorch's own attention modules on their fast path, where a whole layer is one operator.
 
-Off that path they call `scaled_dot_product_attention` or a softmax like everyone else.
+Off that path they call `scaled_dot_product_attention` or a softmax like other modules.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _attended(session: Session, inputs: Projection, forbidden: Forbidden) -> tup
 
 
 def _rest_of_layer(output: Tensor, inputs: Projection, given: Named) -> Tensor:
-    """What an encoder layer makes of the output of attention."""
+    """The output of an encoder layer, from the output of its attention."""
     norms = [
         (given[f"norm_weight_{i}"].shape, given[f"norm_weight_{i}"], given[f"norm_bias_{i}"])
         for i in (1, 2)

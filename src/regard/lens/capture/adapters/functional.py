@@ -1,7 +1,7 @@
 """PyTorch's functional attention: `scaled_dot_product_attention`, however it was called.
 
-On a CPU it becomes one operator, which is handed queries, keys, values and a mask; or, where that
-cannot do what is asked, plain products and a softmax, which `written_out` sees.
+On a CPU it becomes one operator of queries, keys, values and a mask; or, where that does not
+support a call, plain products and a softmax, which `written_out` captures.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMPOSITES = (
     _aten.scaled_dot_product_attention.default,
     _aten._scaled_dot_product_attention_math.default,
 )
-"""Operators that a mode sees whole in inference mode, where autograd does not take them apart."""
+"""Operators that a mode sees undecomposed in inference mode."""
 
 Args = tuple[Any, ...]
 Named = dict[str, Any]
@@ -85,7 +85,7 @@ class Functional:
 
 
 class _Calls:
-    """The calls of one session that a backward pass may come back to."""
+    """The calls of one session whose backward pass may still run."""
 
     def __init__(self) -> None:
         self.by_logsumexp: StorageMap[tuple[Tensor | None, Gradients]] = StorageMap()
@@ -93,7 +93,7 @@ class _Calls:
 
 
 def decomposed(session: Session, func: Any, args: Args, kwargs: Named) -> Any:
-    """A composite operator, taken apart within the mode."""
+    """A composite operator, decomposed within the mode."""
     if any(isinstance(x, Tensor) and x.is_nested for x in args):
         session.nested = True
         return func(*args, **kwargs)
@@ -120,7 +120,7 @@ def _inputs(
 def _without(inputs: DotProduct, forbidden: Tensor) -> Tensor:
     """The mask of a call, added to the scores, with -inf at forbidden links.
 
-    A query that is left with nothing but masked keys gets -inf everywhere, and so an output of 0.
+    A query with only masked keys left gets -inf everywhere, and so an output of 0.
     """
     _, _, q, k = inputs.sizes
     mask = inputs.q.new_zeros(1, 1, q, k)
@@ -134,7 +134,7 @@ def _without(inputs: DotProduct, forbidden: Tensor) -> Tensor:
 
 
 def _masked_backward(func: Operator, args: Args, kwargs: Named, mask: Tensor) -> Any:
-    """The backward operator with the mask that the forward pass really had."""
+    """The backward operator with the mask of the forward pass."""
     names = ("grad_out", "query", "key", "value", "out", "logsumexp", "dropout_p", "is_causal")
     given = {**dict(zip(names, args, strict=False)), **kwargs, "attn_mask": mask}
     given["is_causal"] = False

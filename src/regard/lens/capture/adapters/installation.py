@@ -1,4 +1,4 @@
-"""A change of something that all threads share, in place as long as any thread captures."""
+"""A process-wide patch, in place while any thread captures."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ Undo = Callable[[], None]
 
 
 class Installation:
-    """Counts who needs a change; made by the first, undone by the last."""
+    """A reference-counted patch: applied by the first user, undone by the last."""
 
     def __init__(self, change: Callable[[], Undo | None]) -> None:
-        """`change` makes it and returns what undoes it; None if there is nothing to change yet."""
+        """`change` applies the patch and returns its undo; None if it cannot be applied yet."""
         self._change = change
         self._lock = threading.Lock()
         self._count = 0
         self._undo: Undo | None = None
 
     def add(self) -> None:
-        """One more needs it."""
+        """Apply the patch, if this is the first user."""
         with self._lock:
             self._count += 1
             if self._undo is None:
                 self._undo = self._change()
 
     def drop(self) -> None:
-        """One less needs it."""
+        """Undo the patch, if this was the last user."""
         with self._lock:
             self._count -= 1
             if self._count == 0 and self._undo is not None:

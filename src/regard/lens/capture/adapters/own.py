@@ -1,4 +1,4 @@
-"""regard's own `attend` and `look`, which offer every call before they compute it."""
+"""regard's own `attend` and `look`, which pass every call to an interceptor."""
 
 from __future__ import annotations
 

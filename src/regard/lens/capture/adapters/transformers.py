@@ -1,8 +1,8 @@
 """transformers' attention functions, which are looked up by name for each call.
 
-They are handed queries, keys and values before grouped heads are written out, the scale, the mask
-and more. The operators inside are what is captured; what the function was given serves to keep
-less: grouped keys instead of repeated ones, queries and keys instead of all weights.
+Their arguments are queries, keys and values before grouped heads are repeated, the scale, the mask
+and more. What is captured are the operators inside; the arguments serve to keep less: grouped keys
+instead of repeated ones, queries and keys instead of all weights.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Transformers:
 
 @dataclass(eq=False)
 class Announcement:
-    """What an attention function that is running was given."""
+    """The arguments of a running attention function."""
 
     module: nn.Module
     query: Tensor
@@ -59,7 +59,7 @@ class Announcement:
     """Where the gradient of the function's output is wanted, if it is."""
 
     def refine(self, inputs: DotProduct) -> DotProduct:
-        """The inputs of an operator, with keys and values from before heads were repeated."""
+        """The inputs of an operator, with keys and values before heads were repeated."""
         k, v = self.key, self.value
         n, heads = inputs.k.shape[-2], inputs.k.shape[1]
         fits = k.dim() == 4 and k.dtype == inputs.k.dtype and v.dtype == inputs.v.dtype
@@ -68,11 +68,11 @@ class Announcement:
         return replace(inputs, k=k[:, :, :n], v=v[:, :, :n])
 
     def explain(self, weights: Weights) -> Inputs:
-        """Queries and keys that give these weights, if those of the function do; else the weights.
+        """Queries and keys that reproduce these weights, if the arguments do; else the weights.
 
-        Each model brings a function of its own, and some do more than their arguments say: the
-        first, the middle and the last row are compared. Every mask that is left unsaid, such as a
-        causal one, shows in one of them.
+        Models bring functions of their own, some of which do more than their arguments tell. So the
+        first, the middle and the last row are compared: a mask that is not among the arguments,
+        such as a causal one, shows in one of them.
         """
         try:
             inputs = self._inputs()
@@ -107,7 +107,7 @@ def _difference(call: Call, weights: Tensor, row: int) -> float:
 
 @cache
 def _announced(function: Function) -> Function:
-    """An attention function that tells the session of its thread what it was given."""
+    """An attention function wrapped to record its arguments in the thread's session."""
     signature = inspect.signature(function)
     if list(signature.parameters)[1:4] != ["query", "key", "value"]:
         return function
@@ -143,7 +143,7 @@ def _announced(function: Function) -> Function:
 
 
 def _announce_functions() -> Undo | None:
-    """Have the lookup of transformers hand out functions that announce themselves."""
+    """Patch the lookup of transformers to return wrapped functions."""
     interface = getattr(sys.modules.get("transformers.modeling_utils"), "AttentionInterface", None)
     original = getattr(interface, "get_interface", None)
     if interface is None or original is None:

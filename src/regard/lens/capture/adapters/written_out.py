@@ -1,10 +1,10 @@
-"""Attention that a model writes out itself: a product, a softmax, and a product with values.
+"""Attention that a model computes itself: a product, a softmax, and a product with values.
 
-Nothing names such a call, so tensors are followed by their memory. The result of a product of two
+Nothing marks such a call, so tensors are followed by their storage. The result of a product of two
 activations may be scores; it is followed through whatever changes it place by place. A softmax over
 the last axis makes weights of it, which are followed likewise. Their product with values, summed
 over the keys, completes a call. Its weights are the softmax's result; links are cut by -inf in the
-softmax's input, which autograd needs to know nothing of.
+softmax's input, below autograd.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ MIXING = (_aten.convolution.default, _aten.conv2d.default)
 
 @dataclass(eq=False)
 class Chain:
-    """Scores on their way to a softmax, or weights on their way to values."""
+    """Scores before a softmax, or weights before the product with values."""
 
     q: Tensor | None
     k: Tensor
@@ -117,7 +117,7 @@ class WrittenOut:
         return list(session.state[self].unread.values())
 
     def follow(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
-        """What is made of scores or weights, place by place, is what it was."""
+        """Follow scores or weights through an elementwise operator."""
         result = func(*args, **kwargs)
         if func in PROJECTIONS:
             session.origins.note(func, args, result)
@@ -133,7 +133,7 @@ class WrittenOut:
         return result
 
     def copy(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
-        """Scores that are written into another tensor."""
+        """Follow scores that are copied into another tensor."""
         result = func(*args, **kwargs)
         state: _State = session.state[self]
         if state.chains and (chain := state.chains.get(args[1])) is not None:
@@ -141,7 +141,7 @@ class WrittenOut:
         return result
 
     def product(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
-        """A product: of queries and keys, of weights and values, or of something else."""
+        """A matrix product: of queries and keys, of weights and values, or another."""
         state: _State = session.state[self]
         result = func(*args, **kwargs)
         if func in PROJECTIONS:
@@ -169,7 +169,7 @@ class WrittenOut:
         return result
 
     def softmax(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
-        """A softmax: of scores, if those were followed here."""
+        """A softmax, of scores if its input was followed."""
         state: _State = session.state[self]
         x, dim, *rest = args
         chain = state.chains.get(x)
@@ -194,7 +194,7 @@ class WrittenOut:
         return result
 
     def _cut(self, session: Session, chain: Chain, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The scores without forbidden links, and rows that are left with nothing."""
+        """The scores without forbidden links, and the rows that have no key left."""
         layout, place = chain.layout, chain.place
         assert layout is not None
         assert place is not None
@@ -313,7 +313,7 @@ def _tensors(args: Args) -> Iterator[Tensor]:
 
 
 def _single(x: Tensor, axis: int) -> bool:
-    """Whether an axis has one place only, so that nothing is chosen along it."""
+    """Whether an axis has size 1, so that a softmax along it chooses nothing."""
     return not x.is_nested and x.shape[axis] == 1
 
 

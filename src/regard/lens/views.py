@@ -1,4 +1,4 @@
-"""What the lens found, as views: plain records for `regard.view`, which knows no model."""
+"""Results of the lens as views: plain records for `regard.view`, which knows no model."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from regard.view import Compared, Explained, Layer, Measures, Method, Side, Text
 
 if TYPE_CHECKING:
     from regard.attention.record import Look
-    from regard.lens.comparing import Comparison
-    from regard.lens.comparing import Side as ComparedSide
+    from regard.lens.comparison import Comparison
+    from regard.lens.comparison import Side as ComparedSide
 
 SOURCE, TARGET, PREFIX = "text", "translation", "written so far"
 TITLE = 160
@@ -38,11 +38,11 @@ WRITTEN = "loss of log p"
 CUT = "knockout"
 """The method that the others are compared with."""
 SLOW = ("integrated-gradients",)
-"""Methods that the page leaves out: they take many passes."""
+"""Methods left out of the page, since they take many passes."""
 
 
 def text_of(words: Words) -> Text:
-    """The words as a view wants them: those of the text, and for each token which it is in."""
+    """The words of a text, and the word of each token, as a view takes them."""
     number, real = -1, []
     for there in words.is_word:
         number += there
@@ -52,7 +52,7 @@ def text_of(words: Words) -> Text:
 
 
 def layers_of(analysis: Analysis) -> tuple[dict[str, Text], list[Layer]]:
-    """The attention by which a text is read, and by which its translation is written."""
+    """The attention with which a text is read and its translation is written."""
     adapter, reading = analysis.adapter, analysis.reading
     writes = adapter.kind == "translator" and analysis.written is not None
     texts = {SOURCE: text_of(reading.words)}
@@ -80,7 +80,7 @@ def _layers_written(seen: Seen) -> list[Layer]:
 
 
 def measures_of(prediction: Prediction) -> Measures:
-    """What each input word is worth for a prediction, by every method that the model allows."""
+    """The score of each input word for a prediction, by every method that suits the model."""
     words = prediction.words
     real = [i for i, there in enumerate(words.is_word) if there]
     found = {CUT: _losses(prediction)[real]}
@@ -93,7 +93,7 @@ def measures_of(prediction: Prediction) -> Measures:
             continue
     cut = found.pop(CUT)
     known = ~cut.isnan()
-    methods = [Method(CUT, cut.numpy(), note="Δ log p, really cut")]
+    methods = [Method(CUT, cut.numpy(), note="loss of log p, measured by cutting")]
     for name, scores in found.items():
         agrees = _known(agreement(scores[known].tolist(), cut[known].tolist()))
         methods.append(Method(name, scores.numpy(), agreement=agrees))
@@ -101,7 +101,7 @@ def measures_of(prediction: Prediction) -> Measures:
 
 
 def _losses(prediction: Prediction) -> torch.Tensor:
-    """What the metric loses without each input unit; nan where it was not cut."""
+    """The loss of the metric without each input unit; nan where it was not cut."""
     _, attention, effects = step_links(prediction)
     units, logits = without_words(prediction, attention, effects)
     losses = torch.full((effects.shape[-1],), math.nan, dtype=torch.float64)
@@ -114,8 +114,8 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def explained(explanation: Explanation) -> Explained:
-    """The four answers for one word, which is read or written."""
+def explained_of(explanation: Explanation) -> Explained:
+    """The scores of the four methods for a word that is read or written."""
     own = [i for i, there in enumerate(explanation.words.is_word) if there]
     text, read = SOURCE, explanation.words
     if explanation.writes is not None and explanation.target is not None:
@@ -136,7 +136,7 @@ def explained(explanation: Explanation) -> Explained:
 
 
 def view_of(explanation: Explanation) -> View:
-    """Everything about a text and one of its words; with its translation, if there is one."""
+    """An explanation as a view, with the translation if there is one."""
     text = explanation.words.text
     texts = {SOURCE: text_of(explanation.words)}
     layers = _layers_read(
@@ -150,13 +150,13 @@ def view_of(explanation: Explanation) -> View:
     return View(
         texts,
         layers,
-        explained=explained(explanation),
+        explained=explained_of(explanation),
         title=text if len(text) <= TITLE else f"{text[:TITLE]}…",
     )
 
 
 def view_of_comparison(comparison: Comparison) -> View:
-    """One word in two texts."""
+    """A comparison as a view."""
     return View(compared=compared_of(comparison), title=comparison.word)
 
 

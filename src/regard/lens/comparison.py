@@ -1,4 +1,4 @@
-"""One word in two texts: its static vector is the same, its contextual ones part."""
+"""`Comparison`: the static and contextual vectors of one word in two texts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 NEAREST = 5
 SAME = 0.9999
-"""A cosine from which on two vectors are one."""
+"""The cosine from which on two vectors count as equal."""
 SENTENCES = 400
-"""How many of the built-in corpus neighbours are looked for in."""
+"""The number of built-in sentences searched for neighbours."""
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A word in a text, and how near its vector is."""
+    """A word in a text, and the cosine of its vector."""
 
     word: str
     text: str
@@ -44,14 +44,14 @@ class Side:
     explanation: Explanation
     neighbours: tuple[Neighbour, ...]
     becomes: str | None
-    """The word of the translation that comes from it; None if the model does not translate."""
+    """Its translation in this text; None if the model does not translate."""
 
     @property
     def text(self) -> str:
         return self.explanation.words.text
 
     def pulls(self, method: str = "knockout", n: int = 3) -> list[tuple[str, float]]:
-        """The words that pulled it where it is."""
+        """The n words with the highest scores for it."""
         return self.explanation.top(method, n)
 
 
@@ -62,13 +62,13 @@ class Comparison:
     word: str
     sides: tuple[Side, Side]
     static: float
-    """The cosine of its vectors before there is any context, or position."""
+    """The cosine of its static vectors, without context or position."""
     cosine: Float[Tensor, " layers"]
-    """The cosine of its vectors: before the first block, and after each."""
+    """The cosine of its vectors before the first block and after each."""
 
     @property
     def conclusion(self) -> str:
-        """What it comes to, in plain words."""
+        """The findings in one or two sentences."""
         same = (
             f"The static vector of {self.word} is one and the same"
             if self.static > SAME
@@ -83,8 +83,8 @@ class Comparison:
         return told
 
     def view(self) -> View:
-        """The same to look at."""
-        from regard.lens.viewing import view_of_comparison
+        """The comparison as a view."""
+        from regard.lens.views import view_of_comparison
 
         return view_of_comparison(self)
 
@@ -160,7 +160,7 @@ def compare(
 def _neighbours(
     lens: Lens, vectors: Sequence[Tensor], among: Sequence[str]
 ) -> list[list[Neighbour]]:
-    """For each vector the nearest words of these texts, none of them twice."""
+    """The nearest words of these texts to each vector, each word once."""
     found: list[dict[str, Neighbour]] = [{} for _ in vectors]
     for text, embedded in zip(among, lens.embed_all(among), strict=True):
         names, real = embedded.words.names, embedded.words.is_word
@@ -175,7 +175,7 @@ def _neighbours(
 
 
 def _becomes(adapter: ModelAdapter, words: Words, word: str) -> str | None:
-    """The target words whose attention to the source is on this word most of all."""
+    """The target words that are aligned with this word."""
     translator = getattr(adapter, "translator", None)
     if translator is None:
         return None

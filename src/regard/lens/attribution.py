@@ -1,4 +1,4 @@
-"""How an explanation comes about: what was seen is measured, then links are cut."""
+"""Computes an `Explanation`: measures of the captured attention, then cuts."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from regard.lens._numbers import whole
 from regard.lens.ablation import Link, Progress, ablate_links, generate_without
 from regard.lens.analysis import Analysis
+from regard.lens.arguments import whole
 from regard.lens.estimation import head_norms, step_links
 from regard.lens.explanation import Effect, Explanation, shared
-from regard.lens.measures import foremost, measure
+from regard.lens.measures import measure, top_ranked
 from regard.lens.methods import score
 from regard.lens.methods.norm import of_layers
 from regard.lens.predictions.stack import VectorPrediction
 from regard.lens.predictions.translation import TranslationPrediction
 
 MOST = 64
-"""Links of a word that are cut, at most, if nothing else is said."""
+"""The default for the number of links cut."""
 VERIFIED = 24
-"""Links in single heads that are cut where there are more than twice as many: the strongest, by an
-estimate, which the others keep."""
+"""The number of links cut in single heads, strongest first, if there are more than twice as many;
+the others keep their estimate."""
 TRIED = 3
-"""Links that are cut to see what the model writes then."""
+"""The number of links cut to see what the model writes then."""
 
 
-def explained(
+def explain_read(
     analysis: Analysis,
     word: int,
     most: int,
@@ -37,7 +37,7 @@ def explained(
 ) -> Explanation:
     """The explanation of a word, given by its number; see `Lens.explain`.
 
-    `only` these words' links are cut, if it is given.
+    `only`: the words whose links are cut, instead of the strongest.
     """
     adapter, reading = analysis.adapter, analysis.reading
     most, words = whole("explain: most", most), reading.words
@@ -45,7 +45,7 @@ def explained(
     found = measure(analysis.looks, analysis.outputs, words, here)
     said = analysis.written
     ranked = [found.attention.mean((0, 1)), found.norm_of_layers.mean(0), found.rollout]
-    tried = sorted(foremost(ranked, range(len(words)), most) if only is None else only)
+    tried = sorted(top_ranked(ranked, range(len(words)), most) if only is None else only)
     links = {i: Link(here, tuple(words.tokens_of(i))) for i in tried}
     changes = ablate_links(analysis, list(links.values()), said, progress)
     there = {i: link for i, link in links.items() if found.attention[..., i].max() > 0}
@@ -75,8 +75,8 @@ def explained(
     )
 
 
-def explained_written(analysis: Analysis, word: str | int) -> Explanation:
-    """The explanation of a word that a translator writes, by its cross-attention."""
+def explain_written(analysis: Analysis, word: str | int) -> Explanation:
+    """The explanation of a word that a translator wrote, by its cross-attention."""
     prediction = cast(TranslationPrediction, analysis.prediction(word, None))
     translated, words = prediction.translated, analysis.reading.words
     sites, attention, effects = step_links(prediction)
@@ -114,11 +114,11 @@ def explained_written(analysis: Analysis, word: str | int) -> Explanation:
 def _ablate_heads(
     analysis: Analysis, word: int, links: dict[int, Link], attention: Tensor
 ) -> tuple[Tensor | None, Tensor | None]:
-    """How far the word moves with a link cut in a single head, ``(layers, heads, names)``.
+    """How far the word's vector moves with a link cut in one head, ``(layers, heads, names)``.
 
     One backward pass estimates it for every link and head, and the strongest are then cut. The
-    second result says where there is only the estimate. None if layers share a module, which is
-    then cut in all of them.
+    second result is True where there is only the estimate. None if layers share a module, which
+    would be cut in all of them.
     """
     names = list(analysis.looks)
     if shared(names):
@@ -146,9 +146,9 @@ def _estimated(analysis: Analysis, word: int) -> Tensor:
 def _effects(
     analysis: Analysis, word: int, links: dict[int, Link], probability: Tensor | None
 ) -> tuple[Effect, ...]:
-    """What the model writes without the links that make its words likeliest.
+    """What the model writes without each of the links that its output depends on most.
 
-    Those that change it; if none does, the first, which does not.
+    Only those that change it; if none does, the first.
     """
     if probability is None or analysis.written is None:
         return ()
@@ -164,7 +164,7 @@ def _effects(
 
 
 def _spread(values: Tensor, places: Iterable[int], size: int) -> Tensor:
-    """The values at their places along the last axis; nan elsewhere."""
+    """The values at their places on the last axis; nan elsewhere."""
     out = values.new_full((*values.shape[:-1], size), torch.nan)
     out[..., list(places)] = values
     return out

@@ -1,4 +1,4 @@
-"""What a translator writes, greedily, with links cut."""
+"""Greedy decoding with links cut."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.lens.capture import Cut, cut
 
 
 @torch.no_grad()
-def rewrite(
+def continue_draft(
     adapter: TranslatorAdapter,
     memory: Tensor,
     begun: Sequence[Sequence[int]],
@@ -21,15 +21,16 @@ def rewrite(
     cuts: Sequence[Cut],
     limit: int,
 ) -> list[list[int]]:
-    """Each row of tokens, continued up to the end or a limit; the end itself is left out.
+    """Each row of tokens, continued to the end token, which is left out, or to a limit.
 
-    `draft` is the translation with nothing cut. A cut mostly changes a word or two of it, so each
-    pass checks all the rest of the draft at once and is repeated only from where a row leaves it.
+    `draft` is the translation with nothing cut, used for speculative decoding: a cut mostly changes
+    a word or two, so each pass checks the rest of the draft at once, and the next one starts where
+    a row departs from it.
 
     Args:
         memory: the encoder's output of each row, ``(rows, n, width)``.
-        begun: what each row begins with.
-        cuts: the links that are cut, each in its row.
+        begun: the first tokens of each row.
+        cuts: the links to cut, each in its row.
     """
     rows = [list(one) for one in begun]
     while left := [i for i, row in enumerate(rows) if not _done(row, adapter.end, limit)]:
@@ -52,7 +53,7 @@ def rewrite(
 
 
 def _rest(draft: Sequence[int], row: Sequence[int]) -> Sequence[int]:
-    """How the draft goes on behind the row: behind the nearest place where its last token stands.
+    """The rest of the draft behind the row: behind the nearest occurrence of its last token.
 
     >>> _rest([1, 2, 3, 4], [1, 7, 8, 3])
     [4]
