@@ -11,7 +11,7 @@ demo: $(READY)
 	@printf '\n%s\n' "it.html: the same in the browser, with links to cut; regard serve: your own sentences."
 
 test: $(READY)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
@@ -23,9 +23,9 @@ lint: $(READY)
 
 check: lint test
 
-# The suite again, counting which lines and branches of src ran; fails below the share in pyproject.toml.
+# The suite again, counting which lines of src ran; fails below the share in pyproject.toml.
 coverage: $(READY)
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered
 
 # Builds the wheel and the source archive in build/dist and tries the wheel in an empty environment.
 wheel: $(READY)

@@ -13,6 +13,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from regard.attention import attend
 from regard.attention.masks import (
     ALL,
     NONE,
@@ -247,3 +248,12 @@ def test_entries_taken_are_the_entries_of_the_whole(data: st.DataObject, q: int,
     for entries in (slice(0, 1), slice(1, 3), slice(0, BATCH)):
         wanted = seen[entries]
         assert torch.equal(call.take(entries).tensor(q, k).expand(wanted.shape), wanted)
+
+
+def test_no_offsets_cover_nothing() -> None:
+    """A batch without entries has no first and last offset."""
+    mask = causal.at(torch.zeros(0, dtype=torch.long))
+    edges = np.array([0, 2, 4])
+    assert mask.cover(edges, edges, 4, 4).shape == (2, 2)
+    empty = torch.zeros(0, 1, 4, 8)
+    assert attend(empty, empty, empty, mask=mask, kernel="blocked").shape == empty.shape

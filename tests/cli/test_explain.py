@@ -102,7 +102,7 @@ def test_a_summary_without_a_word(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_word_of_a_long_text(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "long.txt").write_text(f"{TEXT}\n" * 20, encoding="utf-8")
+    (tmp_path / "long.txt").write_text(f"{TEXT}\n" * 9, encoding="utf-8")
     data = json.loads(run("explain", "--file=long.txt", "--word=it#7", "--json"))
     assert data["position"] == 6 * 12 + 7
     assert sum(value is not None for value in data["scores"]["knockout"]) == 64

@@ -140,7 +140,7 @@ def test_what_a_head_cannot_see_it_does_not_find(tokenizer: Tokenizer) -> None:
 
 
 def test_the_built_in_corpus_has_one_baseline_however_it_is_asked(lens: Lens) -> None:
-    pairs = list(generate("reference", "test", 40))
+    pairs = list(generate("reference", "test", 12))
     plain = [(pair.source, words_at(pair), str(pair.referent)) for pair in pairs]
     assert lens.score_heads(plain).nearest == lens.score_heads(pairs).nearest
 

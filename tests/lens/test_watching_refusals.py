@@ -110,3 +110,40 @@ def test_nested_tensors_say_what_to_do() -> None:
         "watch: attention is called with nested tensors, which cannot be seen through; run the "
         "model on padded ones, with a mask"
     )
+
+
+OPERATORS = [
+    torch.sin, torch.cos, torch.tan, torch.exp, torch.tanh, torch.sigmoid, torch.abs, torch.neg,
+    torch.relu, torch.floor, torch.ceil, torch.round, torch.sign,
+]  # fmt: skip
+
+
+class Elementwise(nn.Module):
+    """Many operators, each called twice, and one softmax."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for name in [
+            "sin",
+            "cos",
+            "tan",
+            "exp",
+            "tanh",
+            "sigmoid",
+            "abs",
+            "neg",
+            "relu",
+            "floor",
+            "ceil",
+            "round",
+            "sign",
+        ]:
+            operator = getattr(torch, name)
+            x = operator(operator(x))
+        return x.softmax(-1)
+
+
+def test_a_softmax_is_named_among_many_operators(x: Tensor) -> None:
+    model = Elementwise()
+    with pytest.raises(OptionError, match="round × 2, _softmax × 1") as caught, watch(model):
+        model(x)
+    assert "sign × 2" not in str(caught.value)
