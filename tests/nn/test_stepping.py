@@ -156,7 +156,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with torch.inference_mode():
         cache = model.cache()
         step(x, memory, mask=causal, memory_mask=None, cache=cache)
-        with pytest.raises(ShapeError, match="4 sequences go on, but 2 were read before"):
+        with pytest.raises(ShapeError, match="4 sequences are continued, but 2 were read before"):
             step(torch.zeros(4, 1, 64), memory, mask=causal, memory_mask=None, cache=cache)
         for bad in (torch.ones(3, 1, 1, 5), torch.ones(2, 3, 1, 5), torch.ones(2, 1, 1, 4)):
             with pytest.raises((RuntimeError, ShapeError)):

@@ -119,7 +119,7 @@ def test_a_run_that_goes_on_knows_the_last_bleu(short: RunConfig, tmp_path: Path
 def test_a_folder_that_is_trained_in_is_left_alone(short: RunConfig, tmp_path: Path) -> None:
     out = tmp_path / "run"
     with locked(out):
-        with pytest.raises(FileError, match=r"a run is going on in \S*run already: process \d+ on"):
+        with pytest.raises(FileError, match=r"a run is active in \S*run: process \d+ on"):
             told(short, out)
         assert [path.name for path in out.iterdir()] == [".lock"]
     told(longer(short, max_steps=1), out)

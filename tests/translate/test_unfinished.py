@@ -98,5 +98,7 @@ def test_a_run_without_a_checkpoint_is_told(stopped: Path, tmp_path: Path) -> No
     with pytest.raises(FileError, match=r"run: its training has not finished, and there is no che"):
         Translator.load(run)
     shutil.rmtree(run / "checkpoints")
-    with pytest.raises(FileError, match=r"there is no checkpoint yet; go on with `regard train`$"):
+    with pytest.raises(
+        FileError, match=r"there is no checkpoint yet; resume it with `regard train`$"
+    ):
         Translator.load(run)

@@ -222,7 +222,7 @@ def test_what_is_written_is_read(
                        "fetch it again"),
         (BINARY[:21], "byte 21: the file ends behind 1 of the 3 words that line 1 counts; "
                       "fetch it again"),
-        (BINARY + b"x", "byte 55: the file goes on behind the 3 words that line 1 counts; "
+        (BINARY + b"x", "byte 55: the file continues after the 3 words that line 1 counts; "
                         "the count is wrong"),
         (packed(["a", "b", "a"], ROWS),
          "byte 34: 'a' again, it has a vector on byte 4 already; remove one of them"),

@@ -2,8 +2,8 @@
 
 True means *may attend*. A mask has no shape until it is used: it is asked for the block of it that
 a kernel needs (`Mask.block`), and beforehand which blocks hold nothing at all, everything, or
-something in between (`Mask.cover`), so that blocks nobody may look at cost nothing. Where q and k
-differ in length they are aligned at the end: query i stands at position i + k - q.
+something in between (`Mask.cover`), so that blocks without a reachable key cost nothing. Where q
+and k differ in length they are aligned at the end: query i stands at position i + k - q.
 
 >>> print(causal | prefix(3))
 █ █ █ ░ ░ ░ ░ ░

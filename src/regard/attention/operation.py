@@ -177,7 +177,7 @@ def watched() -> bool:
 
 def _run(call: Call, kernel: str, logsumexp: bool) -> Result:
     """Output and, if the kernel has it or it was asked for, the row log-sum-exp."""
-    around = AROUND  # read once: whoever watches in another thread may stop at any moment
+    around = AROUND  # read once: a session in another thread may end at any moment
     if around is None:
         return _compute(call, kernel, logsumexp)
     return around(call, lambda changed: _compute(changed, kernel, logsumexp))

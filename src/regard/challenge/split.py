@@ -19,7 +19,7 @@ HELD_OUT = frozenset(
         "bat + Schläger + {who} hit the ball with {x}",
     )
 )
-"""The sentences that everybody quotes are held out, so that nobody has learned them by heart."""
+"""The well-known examples are held out, so that no model was trained on them."""
 
 
 def joined(*names: str) -> str:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 BAR = 32
 """Characters of the longest bar."""
 LONG, SHOWN = 100, 20
-"""Of more words than the one, only the other are shown, if nobody says how many."""
+"""Of texts with more words than the first, only this many are shown unless asked for more."""
 
 
 def explain(

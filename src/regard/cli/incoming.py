@@ -72,7 +72,7 @@ def _pieces() -> Iterator[bytes | None]:
 
     Of a line that does not end, as much as is needed to tell that it is too long.
     """
-    if sys.stdin is None:  # closed by whoever started the program
+    if sys.stdin is None:  # closed by the parent process
         return
     try:
         source = sys.stdin.fileno()

@@ -153,7 +153,7 @@ def _key(command: list[str]) -> str:
 
 
 def _cache_folder() -> Path | None:
-    """The folder in the user's cache for the library, if nobody else can write to its path."""
+    """The folder in the user's cache for the library, if no other user can write to its path."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = Path(cache) / "regard" / "native"
     try:
@@ -173,7 +173,7 @@ def _cache_folder() -> Path | None:
 
 
 def _private(path: Path) -> bool:
-    """Whether it exists, is the user's, and nobody else can write to it."""
+    """Whether it exists, is the user's, and no other user can write to it."""
     try:
         known = path.stat()
     except OSError:
@@ -182,7 +182,7 @@ def _private(path: Path) -> bool:
 
 
 def _safe_parent(folder: Path) -> bool:
-    """Whether nobody but root and the user can replace what lies in a folder."""
+    """Whether only root and the user can replace what lies in a folder."""
     known = folder.stat()
     sticky = bool(known.st_mode & stat.S_ISVTX)
     return known.st_uid in (0, os.getuid()) and (sticky or not known.st_mode & 0o022)

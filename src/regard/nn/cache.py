@@ -42,7 +42,7 @@ class KeyValues:
     def extend(self, like: Float[Tensor, "b _ d"], heads: int) -> tuple[Tensor, Tensor]:
         """All keys and values ``(b, heads, room, d)``, with room for those of some more words.
 
-        As many sequences and words as `like` has. Somebody writes them into it right away.
+        As many sequences and words as `like` has. The caller writes them into it right away.
         """
         b, count, d = like.shape
         length = self.length + count
@@ -63,7 +63,7 @@ class KeyValues:
         return self._k[:, :, : self.length], self._v[:, :, : self.length]
 
     def select(self, rows: Int[Tensor, "b"]) -> None:
-        """Go on with these sequences, in this order; one may come several times, or never."""
+        """Keep these sequences, in this order; one may come several times, or never."""
         if self._k is not None and self._v is not None:
             # With the room for words to come: a beam picks rows before every word.
             self._k, self._v = self._k.index_select(0, rows), self._v.index_select(0, rows)
@@ -80,8 +80,8 @@ class KeyValues:
     def _check(self, count: int) -> None:
         if self._k is not None and count != len(self._k):
             raise ShapeError(
-                f"KeyValues: {count} sequences go on, but {len(self._k)} were read before; "
-                "pick those that go on by select"
+                f"KeyValues: {count} sequences are continued, but {len(self._k)} were read before; "
+                "pick those to continue by select"
             )
 
     def _grown(self, x: Tensor, length: int) -> Tensor:
@@ -110,12 +110,12 @@ class Cache:
         """How many words of its own the decoder has read."""
 
     def select(self, rows: Int[Tensor, "b"]) -> None:
-        """Go on with these sequences of the decoder; one may come several times, or never."""
+        """Keep these sequences of the decoder; one may come several times, or never."""
         for block in self.blocks:
             block.own.select(rows)
 
     def select_memory(self, rows: Int[Tensor, "b"]) -> None:
-        """Go on with these sentences of the encoder."""
+        """Keep these sentences of the encoder."""
         for block in self.blocks:
             block.memory.select(rows)
 

@@ -146,7 +146,7 @@ class MultiHeadAttention(nn.Module):
         Looks at `context`, or at x itself. With a cache, x follows on what the layer has read
         before and looks at that as well; a context is read once, and kept.
         """
-        q, k, v, bias = self._project(x, context, cache)
+        q, k, v, bias = self.project(x, context, cache)
         dropout = self.dropout if self.training else 0.0
         heads = attend(q, k, v, mask=mask, bias=bias, dropout=dropout)
         return self._combine(self._join(heads, x))
@@ -173,7 +173,7 @@ class MultiHeadAttention(nn.Module):
                 f"steps: x has shape {shape(x)}, expected one sequence (n,width); pick one by x[i]"
             )
         with torch.no_grad():
-            q, k, v, bias = self._project(x, context)
+            q, k, v, bias = self.project(x, context)
             seen = look(q, k, v, mask=mask, bias=bias)
             if context is not None and context_words is None:
                 context_words = [f"c{i}" for i in range(1, len(context) + 1)]
@@ -228,7 +228,7 @@ class MultiHeadAttention(nn.Module):
     def extra_repr(self) -> str:
         return f"width={self.width}, heads={self.heads}, kv_heads={self.kv_heads}"
 
-    def _project(
+    def project(
         self, x: Tensor, context: Tensor | None, cache: KeyValues | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Bias | None]:
         """Queries ``(b, h, q, d)``, keys and values ``(b, g, k, d)``, and the bias."""

@@ -83,7 +83,7 @@ class Decoder(nn.Module):
         memory_mask: Mask | Tensor | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "b n width"]:
-        """x after all blocks; with a cache, x goes on where the last call ended.
+        """x after all blocks; with a cache, x continues where the last call ended.
 
         Padding at the end of x needs no mask: no word before it sees it. x may hold several
         sequences for each sentence of the memory, one after the other.
@@ -162,7 +162,7 @@ class Embedding(nn.Module):
             vectors: `regard.Vectors`, or anything with `width`, ``in`` and ``[word]``.
             tokenizer: a `regard.text.Tokenizer`, one of Hugging Face's, or the list of pieces or
                 words that numbers stand for. ``▁``, ``Ġ`` and ``##`` tell pieces that begin a word
-                from those that go on.
+                from those that continue a word.
             config: of the model it is for; if not given, one of the vectors' width.
             frozen: whether the table stays as it is while the model is trained.
         """

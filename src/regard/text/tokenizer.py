@@ -74,7 +74,9 @@ class Tokenizer:
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
         """A tokenizer around one of the library, which has the specials at 0 to 3."""
-        inner.encode_special_tokens = True  # "</s>" in a text is a text, whoever made the file
+        inner.encode_special_tokens = (
+            True  # "</s>" in a text is text, in files of other programs too
+        )
         inner.no_padding()
         inner.no_truncation()
         self._inner = inner

@@ -117,7 +117,7 @@ def attention_to_source(
         model.decode(target.to(device), memory, source_mask=mask)
     finally:
         hook.remove()
-    q, k, v, bias = block.cross._project(read[0], memory)
+    q, k, v, bias = block.cross.project(read[0], memory)
     weights = look(q, k, v, mask=mask, bias=bias).weights().mean(1)
     found = []
     for row, s, t in zip(weights, map(len, sources), map(len, targets), strict=True):

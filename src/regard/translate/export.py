@@ -32,7 +32,7 @@ QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat1
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
 """What CTranslate2 calls them."""
 POSITIONS = 4096
-"""How many rows a table of sinusoids gets, which in regard goes on for ever."""
+"""How many rows a table of sinusoids gets, which in regard has no end."""
 
 README = """# A translation model for CTranslate2
 

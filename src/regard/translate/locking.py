@@ -64,12 +64,12 @@ def _taken(path: Path) -> IO[str]:
                 time.sleep(0.2)
                 continue
             raise FileError(
-                f"train: a run is going on in {path.parent} already: {holder}; wait for its end, "
+                f"train: a run is active in {path.parent}: {holder}; wait for its end, "
                 "stop it, or give another --out"
             ) from None
         except OSError:
             return file
-        # Whoever held it before may have removed the file between our two steps.
+        # The previous holder may have removed the file between these two steps.
         if path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
             file.truncate(0)
             now = datetime.now().isoformat(" ", "minutes")

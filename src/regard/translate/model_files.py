@@ -222,7 +222,7 @@ def _unfinished(folder: Path) -> Stored:
     if found is None:
         raise FileError(
             f"{folder}: its training has not finished, and there is no checkpoint "
-            f"{'that can be read' if checkpoints.steps() else 'yet'}; go on with `regard train`"
+            f"{'that can be read' if checkpoints.steps() else 'yet'}; resume it with `regard train`"
         )
     warnings.warn(
         f"{folder}: its training has not finished; using the model of update {found.step:,}",
@@ -249,7 +249,7 @@ def _best_so_far(checkpoints: Checkpoints) -> Checkpoint | None:
 def _readable(checkpoints: Checkpoints, step: int) -> Checkpoint | None:
     try:
         return checkpoints.read(step)
-    except FileError:  # damaged, or removed by a run that goes on meanwhile
+    except FileError:  # damaged, or removed by a run in progress
         return None
 
 

@@ -1,7 +1,7 @@
 """From files of sentences to numbers on disk: the tokenizer, the training and the validation part.
 
 Everything streams; the texts are never all in memory. What was prepared stays in the run's folder,
-so a run that goes on needs the files no more.
+so a resumed run no longer needs the files.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Loops:
     def runs(
         self, written: Int[Tensor, "b k t"], parents: Int[Tensor, "b c"], tokens: Int[Tensor, "b c"]
     ) -> Int[Tensor, "b c period"]:
-        """The runs of sequences that go on with these tokens, each from one of the k written."""
+        """The runs of sequences continued by these tokens, each from one of the k written."""
         b, k, t = written.shape
         last = written.new_full((b, k, PERIOD), -1)
         last[..., : min(t, PERIOD)] = written[..., -PERIOD:].flip(-1)
@@ -48,13 +48,13 @@ class Loops:
         return (runs >= self._least).any(-1)
 
     def keep(self, runs: Int[Tensor, "b k period"], stay: Int[Tensor, " b"] | None = None) -> None:
-        """Go on with sequences of these runs, of those sentences only that `stay`, if given."""
+        """Keep sequences of these runs, of those sentences only that `stay`, if given."""
         self._runs = runs
         if stay is not None:
             self._least = self._least[stay]
 
     def stay(self, stay: Int[Tensor, " b"]) -> None:
-        """Go on with these sentences only."""
+        """Keep these sentences only."""
         self.keep(self._runs[stay], stay)
 
     def cut(self, place: int, tokens: Sequence[int]) -> tuple[int, ...]:

@@ -117,7 +117,7 @@ def search(
 
 
 class _BeamSearch:
-    """Beam search over one batch: b sentences, k beginnings of each, c candidates to go on."""
+    """Beam search over one batch: b sentences, k beams of each, c candidates to continue them."""
 
     def __init__(self, writer: Writer, how: Beam, n_best: int, loops: Loops | None) -> None:
         self._writer, self._how, self._n_best, self._loops = writer, how, n_best, loops
@@ -158,7 +158,7 @@ class _BeamSearch:
         self._go_on(alive, parents.gather(1, pick), tokens.gather(1, pick), runs, stops)
 
     def _candidates(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The likeliest ways to go on ``(b, c)``: log p, which beginning, which word.
+        """The likeliest continuations ``(b, c)``: log p, which beam, which word.
 
         Twice as many as the beam is wide, since half of them might be ends: one of each beginning.
         """
@@ -237,7 +237,7 @@ class _BeamSearch:
 
 
 class _Lines:
-    """One batch without a choice to take back: each of n sequences goes on with one word."""
+    """One batch without backtracking: each of n sequences is continued by one word."""
 
     def __init__(
         self,
@@ -330,7 +330,7 @@ def _hypothesis(words: list[int], log_p: float) -> Hypothesis:
 def best_words(
     logits: Float[Tensor, "sk vocabulary"], log_p: Float[Tensor, "s k"], count: int
 ) -> tuple[Float[Tensor, "s c"], Int[Tensor, "s c"], Int[Tensor, "s c"]]:
-    """The likeliest ways to go on with k beginnings of s sentences, the best first.
+    """The likeliest continuations of k beams of s sentences, the best first.
 
     log_p are those of the beginnings. Of the `count` best of each sentence, log p, which beginning,
     and which word.

@@ -23,7 +23,7 @@ class Beam:
     """The `size` likeliest beginnings are continued side by side, up to 1,000 of them.
 
     A sentence is finished when `size` translations of it have ended (as with transformers'
-    ``early_stopping=True``, fairseq and CTranslate2). If `patient`, it goes on as long as the
+    ``early_stopping=True``, fairseq and CTranslate2). If `patient`, it continues as long as the
     likeliest beginning, by its score at its present length, is better than the worst of the `size`
     best that have ended (transformers' default).
 

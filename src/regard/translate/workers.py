@@ -89,15 +89,15 @@ class Workers:
 def _said_once(error: BaseException, store: torch.distributed.Store) -> BaseException:
     """What a worker that fails ends with: an error that will be told, or quietly.
 
-    Those that wait for it fail as well, a moment later and with words that help nobody.
+    Those that wait for it fail as well, a moment later and with an unhelpful message.
     """
     if isinstance(error, RuntimeError) and not isinstance(error, RegardError) and _cut_off(error):
         error = RegardError(
-            "train: another worker was lost; the same command goes on from the last checkpoint"
+            "train: another worker was lost; the same command resumes from the last checkpoint"
         )
     try:
         others = store.add("failed", 1) - 1
-    except RuntimeError:  # whoever kept the store is gone
+    except RuntimeError:  # the worker that kept the store is gone
         others = 0
     if isinstance(error, KeyboardInterrupt):
         return SystemExit(130) if others else error

@@ -57,7 +57,7 @@ def binary_chunks(
     if more := rest.lstrip(b"\n"):
         place = start + at + len(rest) - len(more)
         raise FileError(
-            f"{path}: byte {place}: the file goes on behind the {counted:,} words that line 1 "
+            f"{path}: byte {place}: the file continues after the {counted:,} words that line 1 "
             "counts; the count is wrong"
         )
 

@@ -3,7 +3,7 @@
 One file: a line of JSON, padded to a page; the numbers, as float32 in little-endian order, which
 are memory-mapped; the words, one a line. It lies beside the file of vectors, or in the user's
 folder for caches where that may not be written to. It is written beside its place and renamed, so
-it is there whole or not at all, whoever else reads or writes it at the time; and it is used only if
+it is there whole or not at all, also while other processes read or write it; and it is used only if
 the file of vectors is the one that it was made from.
 """
 
@@ -37,7 +37,7 @@ SAMPLE = 2**16
 PLACES = 16
 """In how many places of a file of vectors it is looked at, to tell it from another."""
 ABANDONED = 2 * 24 * 3600
-"""Seconds after which nobody goes on writing a file."""
+"""Seconds after which a temporary file is taken for abandoned."""
 CHECKED = 2**27
 """Bytes of numbers that are checked, in places spread evenly; up to so many, all are."""
 

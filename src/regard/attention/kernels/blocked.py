@@ -189,7 +189,7 @@ class Part(NamedTuple):
 def _attend_to(call: Call, rows: slice, span: Span, keep: Tensor | None, alone: bool) -> Part:
     """Attention of a block of queries to one span of keys.
 
-    If it stands alone, and nobody asks for more than the output, totals are left out.
+    If it is the only span and only the output is asked for, totals are left out.
     """
     scores = call.span(rows, span)
     weights = torch.softmax(scores, -1)
