@@ -201,8 +201,8 @@ def test_a_run_that_has_not_finished_is_told(run: Run, model: Path, tmp_path: Pa
     found = run("--model=run", stdin=b"one.\n")
     assert (found.status, found.out) == (1, "")
     assert found.err == (
-        "regard: run: its training has not finished, and there is no checkpoint yet; go on with "
-        "`regard train`\n"
+        "regard: run: its training has not finished, and there is no checkpoint yet; "
+        "resume it with `regard train`\n"
     )
     weights = dict(translator.model.named_parameters())
     Checkpoints(tmp_path / "run" / "checkpoints").write(Checkpoint(1200, weights, {}, {}))

@@ -200,7 +200,7 @@ def test_a_model_without_a_mask_reads_texts_one_by_one(word_piece: tokenizers.To
         (lambda lens: lens.without(TEXT, 5), "without: links is int, expected a list"),
         (
             lambda lens: lens.without(TEXT, [("it",)]),
-            "links has \\('it',\\), expected \\(word that",
+            "links has \\('it',\\), expected \\(word attending",
         ),
         (lambda lens: lens.without(TEXT, ("it", "the")), "without: links has 'it', expected \\(w"),
         (lambda lens: lens.similar(TEXT, TEXT, layer=None), "similar: layer None, but there are 4"),

@@ -33,7 +33,7 @@ def test_a_second_run_is_told_who_is_there_and_a_killed_one_lets_go(tmp_path: Pa
     assert other.stdout is not None
     with other:
         assert other.stdout.readline() == "held\n"
-        words = rf"going on in {re.escape(str(folder))} already: process {other.pid} on \S+, since"
+        words = rf"active in {re.escape(str(folder))}: process {other.pid} on \S+, since"
         with pytest.raises(FileError, match=words), locked(folder):
             pass
         other.kill()
