@@ -169,7 +169,7 @@ class Explanation:
             else f"costs most: its log-probability falls by {cost:.1f} against its alternative"
         )
         told = [
-            f"“{self.query}” attends most to “{self.words.called(most)}”.",
+            f"On average, “{self.query}” attends most to “{self.words.called(most)}”.",
             f"Cutting its link to “{self.words.called(matters)}” {changes}.",
         ]
         return " ".join([*told, *map(self._effect, self.effects), *self.notes])
