@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
 from pathlib import Path
 
@@ -31,6 +32,16 @@ def test_the_animal_and_the_street(pocket: Translator) -> None:
     tired, wide = (one.text for one in pocket.translate([TIRED, WIDE]))
     assert " es " in tired
     assert " sie " in wide
+
+
+def test_what_newcomers_type(pocket: Translator) -> None:
+    path = Path(__file__).parents[2] / "models" / POCKET / "acceptance.py"
+    tried = runpy.run_path(str(path))["try_all"](pocket)
+    accepted = {one.source: one.accepted for one in tried}
+    assert len(accepted) >= 130
+    assert sum(accepted.values()) >= 0.9 * len(accepted)
+    assert accepted[TIRED]
+    assert accepted[WIDE]
 
 
 @pytest.mark.parametrize(("kind", "least"), [("reference", 0.9), ("senses", 0.8)])
@@ -70,8 +81,10 @@ def test_it_is_small(pocket: Translator) -> None:
     assert {file.name for file in folder.iterdir()} == {
         "model.json", "model.safetensors", "tokenizer.json", "README.md",
     }  # fmt: skip
-    assert sum(file.stat().st_size for file in folder.iterdir()) <= 16_000_000
-    assert "CC BY 2.0" in (folder / "README.md").read_text(encoding="utf-8")
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= 17_000_000
+    card = " ".join((folder / "README.md").read_text(encoding="utf-8").split())
+    assert "CC BY 2.0" in card
+    assert "European Parliament" in card
     assert all(x.dtype == torch.float32 for x in pocket.model.parameters())
 
 
