@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention import record
+from regard.attention import statistics
 from regard.attention.kernels import blocked
 from regard.errors import OptionError
 
@@ -27,7 +27,7 @@ def ready(regime: str) -> Iterator[str]:
     """
     with pytest.MonkeyPatch.context() as patch:
         if regime == "many blocks":
-            for module in (blocked, record):
+            for module in (blocked, statistics):
                 patch.setattr(module, "HEIGHT", 8)
                 patch.setattr(module, "WIDTH", 4)
                 patch.setattr(module, "SPAN", 2**9)

@@ -1,4 +1,4 @@
-"""The operation: attention that is right, fast, and can be looked at."""
+"""The attention operation, its masks, scores and positions, and looks at its weights."""
 
 from regard.attention.masks import (
     Mask,

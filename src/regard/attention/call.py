@@ -1,4 +1,4 @@
-"""One call of attention, checked, and brought into one form that every kernel understands.
+"""`Call`: one call of attention in the canonical form that all kernels take.
 
 Users pass ``(n, d)``, ``(b, n, d)`` or ``(…, h, n, d)``; kernels see ``(b, h, n, d)`` only. Keys
 and values may have fewer heads, g: heads 0 … h/g - 1 share the first of them, and so on.
@@ -19,13 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from regard.attention.masks import NONE, SOME, Mask
 from regard.attention.positions import Bias
-from regard.attention.scores import (
-    DotScore,
-    Scaled,
-    ScaledDot,
-    Score,
-    Softcap,
-)
+from regard.attention.scores import DotScore, Scaled, ScaledDot, Score, Softcap
 from regard.errors import OptionError, ShapeError, shape
 
 HALF = (torch.bfloat16, torch.float16)
@@ -43,13 +37,13 @@ class Call:
     bias: Float[Tensor, "#b #h #q #k"] | Bias | None
     dropout: float
     lead: tuple[int, ...]
-    """The leading axes that the batch axis stands for."""
+    """The leading axes of the arguments, flattened into the batch axis."""
     rank: int
-    """The rank that the result has for the user."""
+    """The rank of the arguments, and of the result."""
     caller: str = "attend"
-    """Which function was called, for the errors."""
+    """The name of the public function, for error messages."""
     sink: Float[Tensor, "h"] | None = None
-    """A further score per head that takes its share of the weights and has no value."""
+    """A further score per head that takes its share of the softmax and has no value."""
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
@@ -59,26 +53,26 @@ class Call:
 
     @property
     def factor(self) -> float | None:
-        """What q·k is multiplied by; None where the score is something else."""
+        """The scale of q·k; None if the score is not a scaled dot product."""
         if isinstance(self.score, ScaledDot):
             return float(self.q.shape[-1] ** -0.5)
         return self.score.factor if isinstance(self.score, Scaled) else None
 
     @property
     def scale(self) -> float | None:
-        """`factor`, or what q·k is multiplied by before it is capped."""
+        """`factor`, or the scale of q·k inside a softcap."""
         if isinstance(self.score, Softcap):
             return self.score.scale_for(self.q.shape[-1])
         return self.factor
 
     @property
     def work(self) -> torch.dtype:
-        """The dtype that scores are computed in: never less than float32."""
+        """The dtype of scores: at least float32."""
         return torch.float32 if self.v.dtype in HALF else self.v.dtype
 
     @property
     def needs_grad(self) -> bool:
-        """Whether a gradient may be asked of the result."""
+        """Whether the result may need a gradient."""
         return torch.is_grad_enabled() and (
             self.q.requires_grad
             or self.k.requires_grad
@@ -89,23 +83,15 @@ class Call:
             or (self.sink is not None and self.sink.requires_grad)
         )
 
-    @property
-    def in_one_piece(self) -> bool:
-        """Whether batch and heads of q, k and v can be taken as one axis, without a copy."""
-        return all(
-            x.stride(-1) == 1 and (len(x) == 1 or x.stride(0) == x.shape[1] * x.stride(1))
-            for x in (self.q, self.k, self.v)
-        )
-
     def reduced(self) -> Call:
-        """The call with its score written as factor · q·k, if it reduces to that at all."""
+        """The call with its score rewritten as factor · q·k, if it is a `DotScore`."""
         if self.factor is not None or not isinstance(self.score, DotScore):
             return self
         q, k, factor = self.score.dot(self.q.to(self.work), self.k.to(self.work))
         return dataclasses.replace(self, q=q, k=k, score=Scaled(factor))
 
     def detached(self) -> Call:
-        """The call cut off from the autograd graph."""
+        """The call without its autograd graph."""
         bias = self.bias.detach() if isinstance(self.bias, Tensor) else self.bias
         q, k, v = self.q.detach(), self.k.detach(), self.v.detach()
         sink = None if self.sink is None else self.sink.detach()
@@ -129,7 +115,7 @@ class Call:
     ) -> Float[Tensor, "b h r c"]:
         """Scores with the bias, before the mask: differentiable, in `work` precision.
 
-        q and k are the parts of the call's that `rows` and `cols` say.
+        q and k are those of the call, sliced by `rows` and `cols`.
         """
         q, k = q.to(self.work), k.to(self.work)
         if self.factor is not None:
@@ -151,20 +137,20 @@ class Call:
         return scores if bias is None else scores + bias
 
     def scores(self, rows: slice, cols: slice) -> Float[Tensor, "b h r c"]:
-        """What enters the softmax for these queries and keys: masked places are -inf."""
+        """The input of the softmax for these queries and keys: -inf where masked."""
         raw = self.raw(self.q[:, :, rows], self.k[:, :, cols], rows, cols)
         mask = self.mask_block(rows, cols)
         return raw if mask is None else raw.masked_fill(~mask, -torch.inf)
 
     def span(self, rows: slice, span: Span) -> Float[Tensor, "b h r c"]:
-        """`scores` for a block that `blocks` gave: the mask is applied only where it has to be."""
+        """`scores` of a block of `blocks`, with the mask applied to the partial parts only."""
         scores = self.raw(self.q[:, :, rows], self.k[:, :, span.cols], rows, span.cols)
         if span.partial and self.factor is None:
-            scores = scores.clone()  # what a user's function returned is not ours to change
+            scores = scores.clone()  # never change in place what a user's function returned
         return self.fill(scores, rows, span, -torch.inf)
 
     def fill(self, block: Tensor, rows: slice, span: Span, value: float) -> Tensor:
-        """The block, changed in place: `value` wherever the mask forbids."""
+        """The block with `value` where the mask forbids, in place."""
         for cols in span.partial:
             seen = self.mask_block(rows, cols)
             assert seen is not None
@@ -195,7 +181,7 @@ class Call:
         return slice(0, q), slice(0, k)
 
     def restore(self, x: Shaped[Tensor, "b h *rest"]) -> Shaped[Tensor, "..."]:
-        """A result with the leading axes that the user passed."""
+        """A result with the leading axes of the arguments."""
         if self.rank == 4:
             return x
         if self.rank == 2:
@@ -203,10 +189,10 @@ class Call:
         return x[:, 0] if self.rank == 3 else x.reshape(*self.lead, *x.shape[1:])
 
     def blocks(self, height: int, width: int, most: int) -> Iterator[tuple[slice, list[Span]]]:
-        """Blocks of queries, each with the spans of keys that any of them may look at.
+        """Blocks of queries, each with the spans of keys that any of them may attend to.
 
-        Blocks are `height` queries by `width` keys; spans join reachable blocks that lie side by
-        side, at most `most` keys long. What the mask rules out altogether is never visited.
+        Blocks are `height` queries by `width` keys; spans join adjacent blocks, up to `most` keys.
+        Blocks that are masked completely are skipped.
         """
         if 0 in self.sizes:
             return
@@ -225,7 +211,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Span:
-    """Keys to visit, and the parts of them where the mask has to be applied."""
+    """Keys to visit, and the parts of them that are partly masked."""
 
     cols: slice
     partial: tuple[slice, ...]
@@ -246,10 +232,10 @@ def _spans(cover: np.ndarray, cols: np.ndarray, most: int) -> list[Span]:
 
 
 def runs(indices: np.ndarray) -> list[tuple[int, int]]:
-    """Runs of consecutive numbers as (first, one past the last)."""
+    """Runs of consecutive integers as (first, one past the last)."""
     if not len(indices):
         return []
-    breaks = np.flatnonzero(np.diff(indices) > 1)
+    breaks = np.flatnonzero(np.diff(indices) != 1)
     firsts = np.append(indices[0], indices[breaks + 1])
     lasts = np.append(indices[breaks], indices[-1]) + 1
     return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
@@ -258,11 +244,11 @@ def runs(indices: np.ndarray) -> list[tuple[int, int]]:
 def product(
     q: Float[Tensor, "b h q d"], k: Float[Tensor, "b g k d"], factor: float
 ) -> Float[Tensor, "b h q k"]:
-    """factor · q·k, the heads that share a key head side by side in one matrix product."""
+    """factor · q·k; heads that share a key head are rows of one matrix product."""
     b, h, n, d = q.shape
     _, g, m, _ = k.shape
     q, k = q.reshape(b * g, h // g * n, d), k.reshape(b * g, m, d)
-    if factor == 0:  # BLAS would leave out the product, and with it NaN
+    if factor == 0:  # BLAS would skip the product, and lose NaN
         return torch.bmm(q, k.mT).mul(factor).view(b, h, n, m)
     empty = q.new_empty(()).expand(b * g, h // g * n, m)
     return torch.baddbmm(empty, q, k.mT, beta=0, alpha=factor).view(b, h, n, m)
@@ -271,7 +257,7 @@ def product(
 def weighted_sum(
     weights: Float[Tensor, "b h q k"], v: Float[Tensor, "b g k e"]
 ) -> Float[Tensor, "b h q e"]:
-    """Σⱼ weightsᵢⱼ vⱼ, the heads that share a value head side by side in one matrix product."""
+    """Σⱼ weightsᵢⱼ vⱼ; heads that share a value head are rows of one matrix product."""
     b, h, n, m = weights.shape
     _, g, _, e = v.shape
     v = v.reshape(b * g, m, e).to(weights.dtype)
@@ -292,7 +278,7 @@ def masked_logsumexp(scores: Float[Tensor, "*bh q k"]) -> Float[Tensor, "*bh q"]
 
 
 def values_unavailable(*tensors: Tensor) -> bool:
-    """Whether no decision can depend on elements: while tracing, and for tensors without data."""
+    """Whether elements cannot be read: while tracing, and for meta, fake or functorch tensors."""
     return torch.compiler.is_compiling() or any(map(_without_data, tensors))
 
 
@@ -302,46 +288,38 @@ def _without_data(x: Tensor) -> bool:
     try:
         return x.data_ptr() == 0 and x.numel() > 0
     except RuntimeError:
-        return True  # of a tensor that torch.func wraps
+        return True  # a wrapper of torch.func
 
 
 def wrapped_by_torch_func(*tensors: Tensor) -> bool:
     """Whether a transform of torch.func, such as grad or vmap, wraps one of the tensors."""
-    if torch.compiler.is_compiling():
-        return False
-    for x in tensors:
-        if not x.is_meta and not isinstance(x, FakeTensor) and _without_data(x):
-            return True
-    return False
+    return not torch.compiler.is_compiling() and any(
+        not x.is_meta and not isinstance(x, FakeTensor) and _without_data(x) for x in tensors
+    )
 
 
 def autocasts(device: torch.device) -> bool:
-    """Whether torch would now change dtypes by itself on this device."""
+    """Whether autocast is enabled for this device."""
     kind = device.type
     return kind != "meta" and torch.is_autocast_enabled(kind)
 
 
 def product_dtype(x: Tensor) -> torch.dtype:
-    """That in which x is to be multiplied with weights: bfloat16 if autocast says so, else its own.
+    """The dtype of products of x with weights: bfloat16 under such an autocast, else that of x.
 
-    Not float16, which ends before exponentials do; and autocast leaves float64 alone.
+    Never float16, whose range is too small for exponentials; and autocast leaves float64 alone.
     """
     narrow = autocasts(x.device) and torch.get_autocast_dtype(x.device.type) == torch.bfloat16
     return torch.bfloat16 if narrow and x.dtype != torch.float64 else x.dtype
 
 
-_AS_IT_IS = nullcontext()
-
-
 def autocast_disabled(device: torch.device) -> AbstractContextManager[object]:
-    """A context in which dtypes are what the kernels say, and not what autocast says."""
-    if not autocasts(device):
-        return _AS_IT_IS
-    return torch.autocast(device.type, enabled=False)
+    """A context that disables autocast on this device."""
+    return torch.autocast(device.type, enabled=False) if autocasts(device) else nullcontext()
 
 
 def repeat_kv(x: Float[Tensor, "b g n d"], heads: int) -> Float[Tensor, "b h n d"]:
-    """Keys or values with one head for each query head, as a view where it can be."""
+    """Keys or values with one head per query head; a view where possible."""
     b, g, n, d = x.shape
     if g == heads:
         return x

@@ -1,4 +1,4 @@
-"""What cutting each link of attention would do to a quantity, to first order.
+"""The effect of cutting each link of attention on a quantity, to first order.
 
 For a query with weights a, values v and output o = Σ a_j v_j, cutting the link to key j and
 renormalising gives o′ = (o − a_j v_j) / (1 − a_j). For a quantity M with gradient g = ∂M/∂o,
@@ -21,7 +21,7 @@ from torch import Tensor
 from regard.attention.call import masked_softmax
 
 SATURATED = 1e-3
-"""Below this weight of all other keys, their weights are computed anew instead of divided by it."""
+"""Below this total weight of the other keys, theirs are recomputed instead of renormalised."""
 
 
 def link_effects(
@@ -38,7 +38,7 @@ def link_effects(
         groups: the group of each key, from 0; -1 leaves a key out. Each key by itself if None.
         count: the number of groups.
 
-    A link that is all a query sees leaves nothing behind: its output becomes 0.
+    Cutting the only link of a query makes its output 0.
 
     >>> scores, values = torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0], [3.0]])
     >>> g = torch.tensor([[2.0]])

@@ -1,9 +1,9 @@
-"""Who may look at whom: lazy masks that compose with ``&``, ``|`` and ``~``.
+"""Lazy masks: which keys each query may attend to, composed with ``&``, ``|`` and ``~``.
 
-True means *may attend*. A mask has no shape until it is used: it is asked for the block of it that
-a kernel needs (`Mask.block`), and beforehand which blocks hold nothing at all, everything, or
-something in between (`Mask.cover`), so that blocks without a reachable key cost nothing. Where q
-and k differ in length they are aligned at the end: query i stands at position i + k - q.
+True means *may attend*. A mask has no shape until it is used: a kernel asks for the blocks it needs
+(`Mask.block`), and beforehand which blocks are empty, full or in between (`Mask.cover`), so that
+empty blocks cost nothing. Where q and k differ in length they are aligned at the end: query i
+stands at position i + k - q.
 
 >>> print(causal | prefix(3))
 █ █ █ ░ ░ ░ ░ ░
@@ -20,29 +20,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
+from regard.attention.mask import ALL, NONE, SOME, Both, Either, Mask, Not, Spans
 from regard.attention.mask_kinds import (
-    ALL,
-    NONE,
-    SOME,
-    Both,
     Causal,
     Dense,
-    Either,
     Keys,
-    Mask,
-    Not,
     Padding,
     Prefix,
     Segments,
-    Spans,
     Window,
     as_mask,
     checked_bool,
+    checked_whole,
 )
-from regard.errors import DtypeError, OptionError, ShapeError
+from regard.errors import OptionError, ShapeError
 
 __all__ = [
     "ALL",
@@ -75,9 +68,9 @@ causal = Causal()
 
 
 def window(n: int | None = None, *, before: int | None = None, after: int | None = None) -> Window:
-    """The positions near a query: within n - 1 on either side, or so many before and after.
+    """Positions within n - 1 of the query on either side, or `before` and `after` it.
 
-    The query's own position always counts. A side that is not named has none:
+    The query's own position always counts. A side that is not given is empty:
     ``window(before=2)`` sees two positions back and itself. ``causal & window(3)`` lets position
     5 see 3, 4 and 5.
 
@@ -106,17 +99,12 @@ def prefix(n: int) -> Prefix:
 
 
 def padding(lengths: Tensor | Sequence[int] | int) -> Padding:
-    """The keys that are words, where batch entry b has ``lengths[b]`` words and then padding.
+    """The first ``lengths[b]`` keys of batch entry b; the rest is padding.
 
     >>> print(padding([2, 3]).tensor(1, 4).int().tolist())
     [[[[1, 1, 0, 0]]], [[[1, 1, 1, 0]]]]
     """
-    counts = torch.as_tensor(lengths)
-    if counts.is_floating_point() or counts.is_complex() or counts.dtype == torch.bool:
-        raise DtypeError(
-            f"padding: lengths are {counts.dtype}, expected whole numbers; "
-            "for a bool per key use keys(…)"
-        )
+    counts = checked_whole(lengths, "padding: lengths", "; for a bool per key use keys(…)")
     if counts.numel() and int(counts.min()) < 0:
         raise OptionError(f"padding: a length is {int(counts.min())}, expected 0 or more")
     return Padding(counts)
@@ -128,21 +116,19 @@ def keys(seen: Tensor) -> Keys:
 
 
 def segments(ids: Tensor | Sequence[int]) -> Segments:
-    """The keys with the query's own id, for sentences packed one after the other into a row.
+    """The keys with the query's own id, for sequences packed into one row.
 
     >>> print(segments([0, 0, 1]))
     █ █ ░
     █ █ ░
     ░ ░ █
     """
-    numbers = torch.as_tensor(ids)
-    if numbers.is_floating_point() or numbers.is_complex():
-        raise DtypeError(f"segments: ids are {numbers.dtype}, expected whole numbers (…,k)")
+    numbers = checked_whole(ids, "segments: ids", " (…,k)", bools=True)
     if numbers.dim() == 0:
         raise ShapeError("segments: ids is one number, expected (…,k), one per key")
     return Segments(numbers)
 
 
 def dense(seen: Tensor) -> Dense:
-    """The mask written out in full, broadcastable to ``(…, h, q, k)``."""
+    """The mask given as a bool tensor, broadcastable to ``(…, h, q, k)``."""
     return Dense(checked_bool(seen, "dense", least=2))

@@ -1,4 +1,4 @@
-"""Attention: `attend` gives the output, `look` the output and everything that led to it."""
+"""Attention: `attend` returns its output, `look` the output with its weights on demand."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ Result = tuple[Tensor, Tensor | None]
 
 @runtime_checkable
 class Interceptor(Protocol):
-    """What runs in place of every call, while a model is watched or cut."""
+    """Runs in place of every call while a model is watched or cut."""
 
     def __call__(self, call: Call, compute: Callable[[Call], Result]) -> Result:
-        """The result of the call, by `compute` or otherwise."""
+        """The result of the call, computed by `compute` or otherwise."""
 
     def active(self) -> bool:
-        """Whether the calls of this thread matter to it."""
+        """Whether calls of this thread are intercepted."""
 
 
 AROUND: Interceptor | None = None
-"""Set by `regard.lens.capture` while any thread watches or cuts."""
+"""The interceptor of `regard.lens.capture` while any thread watches or cuts a model."""
 
 
 def attend(
@@ -48,7 +48,7 @@ def attend(
     sink: Tensor | None = None,
     kernel: str = "auto",
 ) -> Float[Tensor, "*bh q e"]:
-    """For each query, the average of the values, weighted by how well the keys answer it.
+    """The output of attention: for each query, the average of the values by its weights.
 
     weights = softmax(score(q, k) + bias) over the keys that the mask allows; output = weights v.
 
@@ -56,17 +56,17 @@ def attend(
         q: queries ``(…, h, q, d)``; also ``(n, d)`` and ``(b, n, d)``, one head.
         k: keys ``(…, h_kv, k, d)``, where h is a multiple of h_kv.
         v: values ``(…, h_kv, k, e)``. Leading axes broadcast.
-        mask: who may look at whom, such as ``causal & window(128)``; ``"causal"``; or a bool
-            tensor broadcastable to ``(…, h, q, k)``, True = may attend.
-        bias: added to the scores; a tensor likewise, or `ALiBi`, `RelativeBias`.
-        score: how a query is compared with a key, see `regard.attention.scores`.
-        dropout: how often a weight is set to 0 (and the others raised in turn).
+        mask: which keys a query may attend to, such as ``causal & window(128)``; ``"causal"``; or
+            a bool tensor broadcastable to ``(…, h, q, k)``, True = may attend.
+        bias: added to the scores; a tensor of such a shape, or `ALiBi`, `RelativeBias`.
+        score: the score function, see `regard.attention.scores`.
+        dropout: the probability of setting a weight to 0; the others are scaled up.
         sink: a further score per head ``(h)`` that takes its share of the softmax and adds
             nothing to the output (Agarwal et al., gpt-oss, 2025; Xiao et al. 2024).
         kernel: ``"auto"``, or one of ``"native"``, ``"fused"``, ``"plain"``, ``"blocked"`` and
-            ``"reference"``, which then runs or raises. Masked places must hold finite numbers.
+            ``"reference"``, which then runs or raises. Masked positions must hold finite numbers.
 
-    A query with nothing to look at gets exactly 0.
+    The output of a query that may attend to no key is exactly 0.
 
     >>> import torch
     >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
@@ -93,7 +93,7 @@ def look(
     sink: Tensor | None = None,
     kernel: str = "auto",
 ) -> Look:
-    """What `attend` returns for the same arguments, bit for bit, with its weights on demand.
+    """The output of `attend` for the same arguments, bit for bit, with its weights on demand.
 
     >>> import torch
     >>> x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
@@ -139,7 +139,7 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """`torch.nn.functional.scaled_dot_product_attention`, by `attend`: signature and meaning.
+    """Drop-in for `torch.nn.functional.scaled_dot_product_attention`, computed by `attend`.
 
     ``is_causal`` is aligned at the start, as in torch: query i sees keys 0 … i.
     """
@@ -176,7 +176,7 @@ def watched() -> bool:
 
 
 def _run(call: Call, kernel: str, logsumexp: bool) -> Result:
-    """Output and, if the kernel has it or it was asked for, the row log-sum-exp."""
+    """The output, and the row log-sum-exp if it is requested or known anyway."""
     around = AROUND  # read once: a session in another thread may end at any moment
     if around is None:
         return _compute(call, kernel, logsumexp)

@@ -1,13 +1,13 @@
-"""Five ways to tell attention about order.
+"""Position encodings: five ways to make attention depend on order.
 
-Attention alone sees a set: permute the words and the outputs are permuted alike. Order comes in
+Attention alone is permutation-equivariant. Order enters
 
 - with the vectors: `Sinusoidal` and `Learned` add a row per position to them;
-- with the queries and keys: `Rotary` turns them by an angle per position;
+- with the queries and keys: `Rotary` rotates them by an angle per position;
 - with the scores: `ALiBi` and `RelativeBias` add a number per distance, and are a `Bias`.
 
-Positions count from 0. ``offset`` is the position of the first row, so that a new word after 40
-cached ones is written ``rotary(x, offset=40)`` and comes out as it would in the whole sequence.
+Positions count from 0. ``offset`` is the position of the first row: ``rotary(x, offset=40)``
+encodes new words after 40 cached ones as in the whole sequence.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ Device = torch.device | str | None
 
 @runtime_checkable
 class Bias(Protocol):
-    """What a kernel adds to the scaled scores, asked for block by block.
+    """A term that kernels add to the scaled scores, block by block.
 
-    A kernel that works on blocks never needs the whole ``(heads, q, k)``, so a bias is an object
-    with ``heads`` and ``block``. Anything with these two is one; no base class is needed.
+    The whole ``(heads, q, k)`` is never needed. Any object with ``heads`` and ``block`` is a bias.
     """
 
     heads: int
@@ -48,18 +47,18 @@ class Bias(Protocol):
         """The term for the queries ``rows`` and the keys ``cols`` of a call with q and k of them.
 
         The slices have integer ``start`` and ``stop`` and no step. Query i stands at position
-        i + k − q (aligned at the end), key j at position j. Blocks must paste together exactly.
+        i + k − q (aligned at the end), key j at position j. Blocks must agree with each other.
         """
         ...
 
 
 class Sinusoidal(nn.Module):
-    """Vectors plus a fixed wave per coordinate: fast in the first ones, slow in the last.
+    """Adds a fixed wave per coordinate: of high frequency in the first, of low in the last.
 
     table[p, 2i] = sin(p / base^(2i/width)),  table[p, 2i+1] = cos(p / base^(2i/width))
 
     ``(…, n, width)`` in and out, in the dtype of x; the table is computed in float64 on every
-    call, so that nothing is saved, cast or outgrown.
+    call, so there is no buffer and no maximal length.
 
     >>> Sinusoidal(4).table(2)
     tensor([[0.0000, 1.0000, 0.0000, 1.0000],
@@ -94,10 +93,10 @@ class Sinusoidal(nn.Module):
 
 
 class Learned(nn.Module):
-    """Vectors plus a trained row per position.
+    """Adds a trained vector per position.
 
-    ``(…, n, width)`` in and out, in the dtype of x. The parameter ``table (length, width)`` starts
-    as normal noise of deviation 0.02; a position past its end is an error.
+    ``(…, n, width)`` in and out, in the dtype of x. The parameter ``table (length, width)`` is
+    initialized from N(0, 0.02²); a position past its end is an error.
 
     >>> Learned(512, 16)(torch.zeros(3, 5, 16), offset=507).shape
     torch.Size([3, 5, 16])
@@ -127,13 +126,13 @@ class Learned(nn.Module):
 
 
 class Rotary(nn.Module):
-    """Queries or keys turned, pair by pair of coordinates, by an angle per position.
+    """Rotates queries or keys, pair by pair of coordinates, by an angle per position.
 
     pair i at position p: (a, b) → (a cos pθ − b sin pθ, b cos pθ + a sin pθ), θ = base^(−2i/width)
 
-    so that the product of a query and a key depends only on how far apart they stand. Pair i is
-    the coordinates (i, i + width/2), or (2i, 2i + 1) when ``interleaved``. ``(…, n, width)`` in and
-    out; turned in float32 (float64 stays float64) and rounded once to the dtype of x.
+    so that the product of a query and a key depends only on their distance. Pair i is the
+    coordinates (i, i + width/2), or (2i, 2i + 1) when ``interleaved``. ``(…, n, width)`` in and
+    out; computed in float32 (float64 stays float64) and rounded once to the dtype of x.
 
     >>> Rotary(2)(torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
     tensor([[1.0000, 0.0000],
@@ -159,7 +158,7 @@ class Rotary(nn.Module):
     def forward(
         self, x: Float[Tensor, "*batch n width"], offset: int = 0
     ) -> Float[Tensor, "*batch n width"]:
-        """x, each row turned by the angles of its position."""
+        """x, each row rotated by the angles of its position."""
         _check("Rotary", x, self.width, offset)
         precise = x.to(torch.promote_types(x.dtype, torch.float32))
         positions = torch.arange(offset, offset + x.shape[-2], dtype=precise.dtype, device=x.device)
@@ -168,12 +167,12 @@ class Rotary(nn.Module):
         half = self.width // 2
         sizes, axis = ((half, 2), -1) if self.interleaved else ((2, half), -2)
         a, b = torch.unflatten(precise, -1, sizes).unbind(axis)
-        turned = torch.stack((a * cos - b * sin, b * cos + a * sin), dim=axis)
-        return turned.flatten(-2).to(x.dtype)
+        rotated = torch.stack((a * cos - b * sin, b * cos + a * sin), dim=axis)
+        return rotated.flatten(-2).to(x.dtype)
 
 
 class PerDistance(nn.Module):
-    """A `Bias` of which each diagonal, one relative position, has one value per head."""
+    """A `Bias` that depends on the distance alone: one value per head and diagonal."""
 
     heads: int
 
@@ -183,7 +182,7 @@ class PerDistance(nn.Module):
     def diagonals(
         self, q: int, k: int, *, device: Device = None, dtype: torch.dtype = torch.float32
     ) -> Float[Tensor, "heads qk"]:
-        """The bias of all q queries and k keys, of which the diagonal j − i is at j − i + q − 1."""
+        """The values of all diagonals of q queries and k keys; diagonal j − i at j − i + q − 1."""
         return self._values(torch.arange(1 - k, q, device=device), device, dtype)
 
     def block(
@@ -204,8 +203,8 @@ class PerDistance(nn.Module):
                 "use slices within 0:q and 0:k"
             )
         height, breadth = rows.stop - rows.start, cols.stop - cols.start
-        # The lowest row begins at the least relative position, each row above it one later. The
-        # range has one diagonal too many, for the sake of empty blocks.
+        # The last row begins at the least relative position, each row above it one later. One
+        # diagonal is added for empty blocks.
         least = cols.start - (rows.stop - 1 + k - q)
         relative = torch.arange(least, least + height + breadth, device=device)
         values = self._values(relative, device, dtype)  # (heads, height + breadth)
@@ -219,7 +218,7 @@ class PerDistance(nn.Module):
 
 
 class ALiBi(PerDistance):
-    """A bias that falls in proportion to distance, at a fixed slope per head.
+    """A bias that decreases linearly with distance, at a fixed slope per head.
 
     bias[head, i, j] = −slope[head] · |position(i) − j|
 
@@ -230,8 +229,8 @@ class ALiBi(PerDistance):
     tensor([[-0.5000,  0.0000, -0.5000],
             [-1.0000, -0.5000,  0.0000]])
 
-    Press et al., "Train Short, Test Long", 2022. The paper is causal; keys after the query, which
-    it never sees, are biased by their distance as well.
+    Press et al., "Train Short, Test Long", 2022. The paper is causal; here keys after the query are
+    biased by their distance as well.
     """
 
     def __init__(self, heads: int) -> None:
@@ -240,7 +239,7 @@ class ALiBi(PerDistance):
         power = 2 ** (heads.bit_length() - 1)
         slopes = [2.0 ** (-8 * i / power) for i in range(1, power + 1)]
         between = [2.0 ** (-4 * i / power) for i in range(1, 2 * power, 2)]
-        # Plain numbers, not a buffer: model.bfloat16() would round a buffer for good.
+        # Plain floats, not a buffer, which model.bfloat16() would round.
         self.slopes: tuple[float, ...] = (*slopes, *between[: heads - power])
 
     def _values(self, relative: Tensor, device: Device, dtype: torch.dtype) -> Tensor:
@@ -250,7 +249,7 @@ class ALiBi(PerDistance):
 
 
 class RelativeBias(PerDistance):
-    """A trained bias per head and bucket of distances: near ones one by one, far ones together.
+    """A trained bias per head and bucket of distances, with wider buckets for larger distances.
 
     bias[head, i, j] = table[bucket(j − position(i)), head]
 
@@ -258,8 +257,8 @@ class RelativeBias(PerDistance):
     with the logarithm of the distance, and the last also holds all from ``max_distance`` on. When
     ``bidirectional``, keys after the query have the second half of the buckets; otherwise they
     share the bucket of distance 0 (a causal mask hides them). The parameter ``table (buckets,
-    heads)`` starts as normal noise of deviation 0.02. ``(heads, q, k)``, where the table is unless
-    a device is given.
+    heads)`` is initialized from N(0, 0.02²). ``(heads, q, k)``, on the table's device unless
+    another is given.
 
     >>> RelativeBias(8).bucket(torch.tensor([-1000, -20, -2, 0, 2, 20, 1000]))
     tensor([15, 10,  2,  0, 18, 26, 31])

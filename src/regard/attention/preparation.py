@@ -1,4 +1,4 @@
-"""The arguments of a call, checked, and brought into the one form of `Call`."""
+"""`prepare` checks the arguments of a call and brings them into the form of `Call`."""
 
 from __future__ import annotations
 
@@ -9,24 +9,17 @@ import torch
 from torch import Tensor
 
 from regard.attention.call import Call, autocasts
+from regard.attention.mask_kinds import with_four_axes
 from regard.attention.masks import Mask, as_mask
 from regard.attention.positions import Bias
-from regard.attention.scores import (
-    NAMED,
-    Additive,
-    Bilinear,
-    DotScore,
-    Scaled,
-    Score,
-    as_score,
-)
+from regard.attention.scores import NAMED, Additive, Bilinear, DotScore, Scaled, Score, as_score
 from regard.errors import DtypeError, OptionError, ShapeError, shape
 
 FLOAT = torch.float32
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 Given = tuple[Tensor, Tensor, Tensor]
-"""q, k and v as the user passed them, for the errors."""
+"""q, k and v as passed by the user, for error messages."""
 
 
 def prepare(
@@ -40,7 +33,7 @@ def prepare(
     dropout: float,
     sink: Tensor | None = None,
 ) -> Call:
-    """The checked call, or an error that says what does not fit and what to do."""
+    """The canonical call; raises if the arguments do not fit together."""
     if (
         (mask is None or (isinstance(mask, Mask) and mask.relative))
         and bias is None
@@ -53,7 +46,7 @@ def prepare(
         and dropout == 0.0
         and sink is None
         and not autocasts(q.device)
-    ):  # the commonest calls of all, by the shortest way
+    ):  # a short cut for the most common calls
         dot = score if isinstance(score, Scaled) else NAMED["scaled_dot"]
         return Call(q, k, v, dot, mask, None, 0.0, q.shape[:1], 4, caller)
     _check_tensors(caller, q, k, v)
@@ -221,9 +214,7 @@ def _canonical_bias(
             f"{caller}: bias is {bias.dtype}, expected floating point; "
             "a bool tensor (True = may attend) goes to mask="
         )
-    full = bias
-    if bias.dim() < 4:
-        full = full.unsqueeze(1) if bias.dim() == rank == 3 else full[(None,) * (4 - bias.dim())]
+    full = with_four_axes(bias, rank)
     fits = all(have in (1, want) for have, want in zip(full.shape[-3:], (h, q, k), strict=True))
     try:
         if prod(full.shape[:-3]) == 1:

@@ -1,8 +1,8 @@
-"""How a query is compared with a key.
+"""Score functions: how a query is compared with a key.
 
 A score takes blocks of queries ``(…, q, d)`` and keys ``(…, k, d)`` and returns ``(…, q, k)``;
-any function of that form will do. The dot product is only the simplest choice. Scores that can be
-written as a dot product of changed queries and keys are a `DotScore`, and run on every kernel.
+any such function can be passed. Scores that are a dot product of transformed queries and keys are
+a `DotScore`, and run on every kernel.
 
 | name | score of q and k | from |
 |---|---|---|
@@ -34,30 +34,28 @@ Score = Callable[[Tensor, Tensor], Tensor]
 
 
 class DotScore:
-    """A score that is a dot product, once queries and keys have been changed each for itself."""
+    """A score that is the dot product of queries and keys, each transformed by itself."""
 
-    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
-        raise NotImplementedError
+    def __call__(
+        self, q: Float[Tensor, "*bh q d"], k: Float[Tensor, "*bh k e"]
+    ) -> Float[Tensor, "*bh q k"]:
+        q, k, factor = self.dot(q, k)
+        return q @ k.mT * factor
 
     def dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
-        """Queries, keys and a factor, such that the score is factor · q·k."""
+        """Transformed queries and keys, and a factor, such that the score is factor · q·k."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Scaled(DotScore):
-    """The dot product times a factor of your choice.
+    """The dot product times a given factor.
 
     >>> Scaled(0.5)(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]])).item()
     5.5
     """
 
     factor: float
-
-    def __call__(
-        self, q: Float[Tensor, "*bh q d"], k: Float[Tensor, "*bh k d"]
-    ) -> Float[Tensor, "*bh q k"]:
-        return q @ k.mT * self.factor
 
     def dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         return q, k, self.factor
@@ -80,14 +78,8 @@ class ScaledDot(DotScore):
 class Cosine(DotScore):
     """The cosine of the angle: 1 in the same direction, -1 in the opposite one.
 
-    A vector of length 0 has no direction; its score is 0.
+    The score of a zero vector is 0.
     """
-
-    def __call__(
-        self, q: Float[Tensor, "*bh q d"], k: Float[Tensor, "*bh k d"]
-    ) -> Float[Tensor, "*bh q k"]:
-        q, k, _ = self.dot(q, k)
-        return q @ k.mT
 
     def dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         normalize = nn.functional.normalize
@@ -96,7 +88,7 @@ class Cosine(DotScore):
 
 @dataclass(frozen=True)
 class Gaussian(DotScore):
-    """Minus half the squared distance: softmax makes of it the Gaussian kernel of width 1."""
+    """Minus half the squared distance: its softmax is the Gaussian kernel of width 1."""
 
     def __call__(
         self, q: Float[Tensor, "*bh q d"], k: Float[Tensor, "*bh k d"]
@@ -105,11 +97,11 @@ class Gaussian(DotScore):
 
     def dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         """-|q - k|² / 2 = (q, -|q|²/2, 1) · (k, 1, -|k|²/2)."""
-        # Only differences count: seen from a query, far-away vectors keep their digits.
+        # Distances do not depend on the origin: a query as origin keeps large vectors precise.
         first = (
             q[..., :1, :].detach() if q.shape[-2] else q.new_zeros(*q.shape[:-2], 1, q.shape[-1])
         )
-        origin = first.nan_to_num(0.0, 0.0, 0.0)  # or a first query of NaN would spoil the others
+        origin = first.nan_to_num(0.0, 0.0, 0.0)  # NaN in the first query must not reach the others
         if q.dim() > 2 and q.shape[-3] != k.shape[-3]:
             shared = q.shape[-3] // k.shape[-3]
             origin = origin[..., ::shared, :, :]
@@ -124,9 +116,9 @@ class Gaussian(DotScore):
 
 @dataclass(frozen=True)
 class Softcap:
-    """The scaled dot product, bent so that it never leaves −cap … cap: cap · tanh(scale q·k / cap).
+    """The scaled dot product squashed into −cap … cap: cap · tanh(scale q·k / cap).
 
-    The scale is 1/√d unless it is given.
+    The scale is 1/√d by default.
 
     >>> Softcap(2.0)(torch.tensor([[3.0]]), torch.tensor([[4.0]]))
     tensor([[2.0000]])
@@ -142,7 +134,7 @@ class Softcap:
             raise OptionError(f"Softcap: cap={self.cap}, expected a positive number")
 
     def scale_for(self, width: int) -> float:
-        """What products of vectors of this width are multiplied by."""
+        """The scale for vectors of this width."""
         return float(width**-0.5) if self.scale is None else self.scale
 
     def __call__(
@@ -168,15 +160,14 @@ class Bilinear(nn.Module, DotScore):
     def forward(
         self, q: Float[Tensor, "*bh q d"], k: Float[Tensor, "*bh k e"]
     ) -> Float[Tensor, "*bh q k"]:
-        q, k, _ = self.dot(q, k)
-        return q @ k.mT
+        return DotScore.__call__(self, q, k)
 
     def dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         return q @ self.weight.to(q.dtype), k, 1.0
 
 
 class Additive(nn.Module):
-    """A small network that sees query and key together: aᵀ tanh(W q + U k).
+    """A network with one hidden layer of query and key: aᵀ tanh(W q + U k).
 
     >>> Additive(4, hidden=8)(torch.ones(3, 4), torch.ones(5, 4)).shape
     torch.Size([3, 5])

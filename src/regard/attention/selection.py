@@ -1,8 +1,8 @@
-"""Which queries and heads of a call are asked for."""
+"""Selections of queries and heads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from operator import index
 from typing import SupportsIndex
 
@@ -12,11 +12,11 @@ from torch import Tensor
 from regard.errors import OptionError
 
 Which = SupportsIndex | Sequence[SupportsIndex] | slice | Tensor | None
-"""Queries or heads: one, several, a slice, or all."""
+"""Queries or heads: one, several, a slice, a bool tensor, or all (None)."""
 
 
 def indices(which: Which, size: int, axis: str) -> list[int]:
-    """The queries or heads asked for, as numbers from 0."""
+    """The selected indices along an axis of this size, counted from 0."""
     if which is None:
         return list(range(size))
     if isinstance(which, slice):
@@ -30,12 +30,3 @@ def indices(which: Which, size: int, axis: str) -> list[int]:
         if not -size <= place < size:
             raise OptionError(f"{axis}: {place} asked for, but there are {size}, numbered from 0")
     return [place % size for place in asked]
-
-
-def consecutive(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Runs of numbers that follow each other, as (first, one past the last), in their order."""
-    start = 0
-    for i in range(1, len(numbers) + 1):
-        if i == len(numbers) or numbers[i] != numbers[i - 1] + 1:
-            yield numbers[start], numbers[i - 1] + 1
-            start = i

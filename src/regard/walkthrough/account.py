@@ -1,7 +1,7 @@
 """An account of a calculation, step by step, as text, in a terminal, as HTML and as LaTeX.
 
-An account knows nothing of attention: it is a title and steps, and a step is a sentence, a formula
-and a table of numbers, vectors and words. `walkthrough` writes accounts; this file prints them.
+An account is a title and steps; a step is a title, a formula and a table of numbers, vectors and
+words. `wording` writes accounts; this module renders them.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ Cell = str | float | tuple[float, ...]
 """A word, a number or a vector."""
 
 ROUNDING = 1e-15
-"""What is smaller than this is what rounding left, and printed as 0."""
+"""Smaller numbers are rounding errors, printed as 0."""
 SHOWN = 6
-"""How many numbers of a vector are printed; longer ones end in … and their length."""
+"""Maximum numbers of a vector that are printed."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under headings; the row of the word in the spotlight is marked."""
+    """Rows of cells under headings; one row may be marked."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     marked: int | None = None
     shares: int | None = None
-    """The column of numbers between 0 and 1 that a page draws as bars, too."""
+    """The column of numbers between 0 and 1 that HTML also draws as bars."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step: what is done, as a formula, and the numbers."""
+    """One step: title, formula and numbers."""
 
     title: str
     formula: str
     table: Table
     note: str = ""
     part: str = ""
-    """Steps of different parts, such as heads, are numbered each from 1."""
+    """Steps of each part, such as a head, are numbered from 1."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """Steps under a title, ready to be printed in any form.
+    """Steps under a title, for any renderer.
 
     >>> table = Table(("word", "score"), (("cat", 0.5),))
     >>> print(Account("cat", "", (Step("Scores", "q·k", table),)))
@@ -104,7 +104,7 @@ class Account:
         return Group(*parts)
 
     def html(self) -> str:
-        """The account as a piece of HTML, without the page around it."""
+        """The account as an HTML fragment."""
         parts = [f"<h2>{html.escape(self.title)}</h2>"]
         if self.preface:
             parts.append(f"<p>{html.escape(self.preface)}</p>")
@@ -122,14 +122,11 @@ class Account:
         return f"<style>{STYLE}</style>{self.html()}"
 
     def page(self) -> str:
-        """The account as an HTML page that needs nothing else."""
+        """The account as a self-contained HTML page."""
         return page(self.title, [self])
 
     def latex(self) -> str:
-        """The account for a lecture: steps as an enumeration, tables as tabulars.
-
-        Needs the packages amsmath and booktabs.
-        """
+        """The account as LaTeX; needs the packages amsmath and booktabs."""
         items = []
         for number, step in self._numbered():
             if step.part and number == 1:
@@ -158,7 +155,7 @@ class Account:
 
 
 def save(path: str | Path, title: str, accounts: Sequence[Account]) -> None:
-    """Write accounts to one file, in the form that its ending says."""
+    """Write accounts to one file, in the format of its suffix."""
     forms = {
         ".html": lambda: page(title, accounts),
         ".tex": lambda: "\n".join(account.latex() for account in accounts),
@@ -168,7 +165,7 @@ def save(path: str | Path, title: str, accounts: Sequence[Account]) -> None:
 
 
 def page(title: str, accounts: Sequence[Account]) -> str:
-    """An HTML page of accounts that needs nothing else."""
+    """A self-contained HTML page of accounts."""
     body = "".join(account.html() for account in accounts)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -217,7 +214,7 @@ def number(value: float) -> str:
 
 
 def brief(value: float) -> str:
-    """A number inside a vector or a sum, without zeros at its end.
+    """A number inside a vector or a sum, without trailing zeros.
 
     >>> brief(0.25), brief(2.0), brief(-0.0)
     ('0.25', '2', '0')
@@ -229,7 +226,7 @@ def brief(value: float) -> str:
 
 
 def vector(values: Sequence[float]) -> str:
-    """A vector as accounts print it: a long one says how long it is.
+    """A vector as accounts print it, truncated if long.
 
     >>> vector((1.0, -0.25)), vector([0.5] * 64)
     ('[1 -0.25]', '[0.5 0.5 0.5 0.5 0.5 0.5 … 64 numbers]')
@@ -245,7 +242,7 @@ def _plain(cell: Cell) -> str:
 
 
 def _columns(table: Table) -> list[str]:
-    """The table in columns: the first to the left, the others to the right."""
+    """The lines of a table: first column left-aligned, others right-aligned."""
     from rich.cells import cell_len
 
     rows = [table.columns, *(tuple(_plain(cell) for cell in row) for row in table.rows)]
@@ -275,7 +272,7 @@ def _html_table(table: Table) -> str:
 
 
 def _bar(cell: Cell) -> str:
-    """A bar behind a number, as long as the number is of 1."""
+    """The style of a cell with a bar, whose length is the number."""
     percent = f"{100 * cell:.1f}%" if isinstance(cell, float) else "0%"
     colours = f"#0072b240 {percent},transparent {percent}"
     return f' style="min-width:6rem;background:linear-gradient(90deg,{colours})"'
@@ -326,5 +323,5 @@ def _tex_table(table: Table) -> str:
 def _tex_row(cells: Sequence[Cell], marked: bool = False) -> str:
     texts = [_tex(_plain(cell)) for cell in cells]
     row = " & ".join(f"\\textbf{{{text}}}" if marked else text for text in texts)
-    # The end of a row and a rule read on for a [ or a *, and would take a word for an option.
+    # LaTeX would take a leading [ or * for an option of the previous \\\\ or rule.
     return ("{}" if row[:1] in ("[", "*") else "") + row + " \\\\"

@@ -1,4 +1,4 @@
-"""Self-attention in six steps, every number of it.
+"""Self-attention in six steps, with every intermediate.
 
 1. queries, keys and values; 2. scores; 3. scaling (and bias, and mask); 4. softmax; 5. values
 times weights; 6. their sum.
@@ -42,10 +42,10 @@ def steps(
         x: one vector per word; a tensor, a numpy array or lists.
         w_q, w_k, w_v: weights ``(d_in, d_out)``, used as ``x @ w``. Without any of them the
             vectors themselves are compared and summed: the basic form.
-        words: one per row of x, to be called by.
-        heads: into how many heads the columns of q, k and v are split.
+        words: their names, one per row of x.
+        heads: the number of heads that the columns of q, k and v are split into.
         w_o: ``(d, d_out)``, combines the heads.
-        mask: who may look at whom, such as ``window(before=1, after=1)``.
+        mask: which words may attend to which, such as ``window(before=1, after=1)``.
         score: how a query is compared with a key; ``"dot"`` without weights, else
             ``"scaled_dot"``.
         position: `Sinusoidal` or `Learned` (added to x), `Rotary` (turns q and k), `ALiBi` or
@@ -113,7 +113,7 @@ def steps(
 
 
 def _matrix(name: str, values: Numbers) -> Float[Tensor, "rows columns"]:
-    """A matrix of finite numbers, or an error that says what it is instead."""
+    """The values as a matrix; raises unless they are finite numbers in rows and columns."""
     try:
         if isinstance(values, list | tuple) and values and isinstance(values[0], Tensor):
             values = torch.stack(list(values))
@@ -142,7 +142,7 @@ def _matrix(name: str, values: Numbers) -> Float[Tensor, "rows columns"]:
 
 
 def _copied(values: Numbers) -> Numbers:
-    """An array that is no view of what its owner may change or turn round."""
+    """A copy of an array, so that later changes and negative strides do not matter."""
     return values.copy() if isinstance(values, np.ndarray) else values
 
 
@@ -157,7 +157,7 @@ def _check_words(words: Sequence[str] | None) -> None:
 
 
 def _unlike_a_matrix(values: Numbers) -> str:
-    """What keeps nested lists from being a matrix."""
+    """Why nested lists are not a matrix."""
     try:
         rows = [list(row) for row in values]
     except TypeError:
@@ -177,7 +177,7 @@ def _unlike_a_matrix(values: Numbers) -> str:
 
 
 def _times(x: Tensor, given: dict[str, Tensor], name: str) -> Tensor:
-    """x @ w, or x where there is no such weight."""
+    """x @ w, or x without such a weight."""
     if name not in given:
         return x
     w = given[name]

@@ -1,4 +1,4 @@
-"""Every intermediate of one self-attention: a `Look` taken apart, not a second calculation."""
+"""Every intermediate of one self-attention, from a `Look`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.walkthrough.account import Account
 from regard.words import find_word
 
 NAMES = ("words", "x", "q", "k", "v", "scores", "scaled", "weights", "weighted", "output")
-"""What `Steps.to_data` holds, in the order in which it comes about."""
+"""The keys of `Steps.to_data`, in the order of computation."""
 
 
 class Steps:
@@ -29,15 +29,15 @@ class Steps:
 
     | name | shape | what |
     |---|---|---|
-    | `x` | (n, d_in) | what came in, positions added |
+    | `x` | (n, d_in) | the input, positions added |
     | `q`, `k`, `v` | (h, n, d) | step 1: queries, keys and values |
     | `scores` | (h, q, k) | step 2: each query compared with each key |
     | `scaled` | (h, q, k) | step 3: divided by √d_k |
-    | `masked` | (h, q, k) | bias added, -inf where the mask forbids: what enters the softmax |
+    | `masked` | (h, q, k) | bias added, -inf where masked: the input of the softmax |
     | `weights` | (h, q, k) | step 4: softmax along each row |
     | `weighted` | (h, q, k, e) | step 5: each value times its weight |
     | `heads` | (h, q, e) | step 6: their sum, per head |
-    | `output` | (q, …) | the heads side by side, times w_o if there is one |
+    | `output` | (q, …) | the heads concatenated, times w_o if there is one |
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class Steps:
         made: Sequence[str] = ("x W_Q", "x W_K", "x W_V"),
         combine: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        """Take apart `seen`, a look at one sequence: ``(n, d)``, or ``(1, h, n, d)`` for h heads.
+        """The steps of `seen`, a look at one sequence: ``(n, d)``, or ``(1, h, n, d)`` for h heads.
 
-        `words` are those that ask; `context` those that are looked at, where they are others.
+        `words` are those of the queries; `context` those of the keys, if different.
         """
         self.seen = seen
         self.x = x.detach()
@@ -99,7 +99,7 @@ class Steps:
 
     @property
     def heads(self) -> Float[Tensor, "*h q e"]:
-        """What each head gives: `attend`'s result, bit for bit."""
+        """The output of each head: `attend`'s result, bit for bit."""
         return self._per_head(self.seen.output.detach())
 
     @cached_property
@@ -111,23 +111,23 @@ class Steps:
 
     @property
     def count(self) -> int:
-        """How many heads there are."""
+        """The number of heads."""
         return self.seen.q.shape[-3] if self.seen.q.dim() > 2 else 1
 
     @property
     def factor(self) -> float | None:
-        """What scores are multiplied by in step 3; None if the score has no such step."""
+        """The scale of step 3; None if the score has none."""
         score = self.seen.score
         if isinstance(score, Scaled):
             return score.factor
         return 1 / math.sqrt(self.q.shape[-1]) if isinstance(score, ScaledDot) else None
 
     def find(self, word: str | int, occurrence: int = 1) -> int:
-        """The position of a word: give the word, or its number."""
+        """The position of a word, given as text or number."""
         return find_word(self.words, word, occurrence)
 
     def of(self, word: str | int, occurrence: int = 1) -> Account:
-        """The six steps for one word: give the word, and which of its occurrences is meant."""
+        """The six steps of one word, given as text and occurrence, or as number."""
         return wording.account(self, self.find(word, occurrence))
 
     def matrices(self) -> Account:
@@ -147,11 +147,11 @@ class Steps:
         account.save(path, self.title, self._accounts())
 
     def html(self) -> str:
-        """The matrices and then the steps of every word, as a page that needs nothing else."""
+        """The matrices and then the steps of every word, as a self-contained page."""
         return account.page(self.title, self._accounts())
 
     def latex(self) -> str:
-        """The matrices and then the steps of every word, for a lecture."""
+        """The matrices and then the steps of every word, as LaTeX."""
         return "\n".join(one.latex() for one in self._accounts())
 
     def __str__(self) -> str:
@@ -172,17 +172,17 @@ class Steps:
 
     @property
     def title(self) -> str:
-        """What the steps are of."""
+        """The title: the kind of attention and the words."""
         kind = "Cross-attention" if self.cross else "Self-attention"
         return f"{kind} in six steps: {' '.join(self.words)}"
 
     @property
     def projected(self) -> bool:
-        """Whether queries, keys or values are more than the vectors themselves."""
+        """Whether queries, keys or values are projections."""
         return self.made != ("x", "x", "x")
 
     def _per_head(self, x: Tensor) -> Tensor:
-        """A result of the look without its batch axis, and without its head axis if it is one."""
+        """A result of the look without its batch axis, and without its head axis for one head."""
         if x.dim() > 2 and self.seen.q.dim() > 2:
             x = x[0]
             return x[0] if self.count == 1 else x

@@ -1,4 +1,4 @@
-"""The six steps told in words and numbers: what `walkthrough.Steps` knows, as an `Account`."""
+"""The six steps as an `Account`: titles, formulas and tables."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ BASIC = "No weights: the vectors themselves are compared and summed."
 
 
 def account(s: Steps, i: int) -> Account:
-    """The six steps for word i; with several heads, those of each and then how they are joined."""
+    """The six steps of word i; with several heads, of each head and their combination."""
     word = s.words[i]
     title = f"{word}, word {i + 1} of {len(s.words)}: {' '.join(s.words)}"
     preface = "" if s.projected else BASIC
-    told: list[Step] = []
+    steps: list[Step] = []
     for head in range(s.count):
         own = _six(s, i, head)
         if s.count > 1:
             own = [dataclasses.replace(step, part=f"Head {head}") for step in own]
-        told += own
+        steps += own
     if s.count > 1 or s.combine is not None:
-        told.append(_joined(s, i))
-    return Account(title, preface, tuple(told))
+        steps.append(_joined(s, i))
+    return Account(title, preface, tuple(steps))
 
 
 def _six(s: Steps, i: int, head: int) -> list[Step]:
@@ -202,18 +202,18 @@ def matrices(s: Steps) -> Account:
         ("Weights", f"softmax of each row; {sums}", s.weights, s.words, s.keys),
         ("Output", output, s.output, s.words, None),
     ]
-    told = []
+    steps = []
     for title, formula, matrix, rows, columns in plan:
         grouped = matrix.dim() > 2
         for head, one in enumerate(matrix if grouped else [matrix]):
-            told.append(
+            steps.append(
                 Step(
                     f"{title}, head {head}" if grouped else title,
                     f"{formula} ({one.shape[0]} × {one.shape[1]})",
                     _as_table(one, rows, columns),
                 )
             )
-    return Account(s.title, preface, tuple(told))
+    return Account(s.title, preface, tuple(steps))
 
 
 def _as_table(matrix: Tensor, rows: Sequence[str], columns: Sequence[str] | None) -> Table:

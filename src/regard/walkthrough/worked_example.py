@@ -1,8 +1,7 @@
-"""The worked example that many readers of guides to self-attention have met.
+"""The worked example of a widely read guide to self-attention.
 
-Three vectors of width 4 and three matrices, printed with one row per output: the projections are
-``x @ W.T``, three numbers each. ``regard steps --example worked`` does the calculation properly;
-the docs page on the worked example sets it beside what a much-read guide prints.
+Three vectors of width 4 and three matrices with one row per output: the projections are
+``x @ W.T``. The docs page on the worked example compares the results with those of the guide.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""The kernels, each of which computes the same: attention for one `Call`.
+"""The kernels: interchangeable implementations of attention for one `Call`.
 
-A kernel is a module with ``supports(call)``, which is None or says why it cannot do the call, and
-``run(call, logsumexp)``, which returns the output ``(b, h, q, e)`` and the row log-sum-exp, or None
-unless that was asked for. `reference` defines what is right. Kernels never import each other.
+A kernel is a module with ``supports(call)``, which returns None or why it cannot run the call, and
+``run(call, logsumexp)``, which returns the output ``(b, h, q, e)`` and, if requested, the row
+log-sum-exp. `reference` defines correctness. Kernels never import each other.
 
-``"auto"`` takes the first that supports the call: `native`, which is the fastest, see ``make
-bench``; for at most `plain.MOST` scores `plain`, which holds them all; `fused`; `blocked`; and
-`plain` again where none of these can, as for long calls that are traced.
+``"auto"`` selects the first that supports the call: `native`, the fastest (see ``make bench``);
+`plain`, which holds all scores, for at most `plain.MOST` of them; `fused`; `blocked`; and `plain`
+if no other can, such as for long calls that are traced.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from regard.errors import OptionError
 
 @runtime_checkable
 class Kernel(Protocol):
-    """What a module of this package offers."""
+    """The interface of the modules of this package."""
 
     def supports(self, call: Call) -> str | None: ...
 
@@ -40,7 +40,7 @@ ORDER = ("native", "plain", "fused", "blocked")
 
 
 def choose(call: Call) -> tuple[str, list[str]]:
-    """The kernel that ``"auto"`` takes, and why those before it cannot do the call."""
+    """The kernel that ``"auto"`` selects, and why those before it cannot run the call."""
     reasons: list[str] = []
     for name in ORDER:
         reason = KERNELS[name].supports(call)
@@ -53,7 +53,7 @@ def choose(call: Call) -> tuple[str, list[str]]:
 
 
 def select(call: Call, kernel: str) -> Kernel:
-    """The kernel of that name, if it can do the call, or the one that ``"auto"`` takes."""
+    """The kernel of that name, or the one that ``"auto"`` selects; raises if it cannot run."""
     if kernel == "auto":
         return KERNELS[choose(call)[0]]
     if kernel not in KERNELS:

@@ -1,10 +1,10 @@
 """Attention block by block: every score, mask and bias, in memory linear in the length.
 
-Queries are taken a block at a time, each with the spans of keys that the mask lets it reach. A
-span is attention of its own, with its own softmax and log-sum-exp; two of them are merged by
-weighing each with its share of the joint log-sum-exp (the online softmax of Milakov & Gimelshein
-2018, as in Rabe & Staats 2021 and Dao et al. 2022). Backwards, the weights are computed again from
-the largest score and the total of each row.
+Each block of queries attends to the spans of keys that the mask allows. Every span has its own
+softmax and log-sum-exp; two spans are merged by weighting each with its share of the joint
+log-sum-exp (the online softmax of Milakov & Gimelshein 2018, as in Rabe & Staats 2021 and Dao et
+al. 2022). The backward pass recomputes the weights from the largest score and the total of each
+row.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from regard.attention.call import (
 )
 
 HEIGHT, WIDTH = 128, 64
-"""Queries and keys in a block; how finely unreachable keys are told from reachable ones."""
+"""Queries and keys in a block, the granularity at which masked blocks are skipped."""
 SPAN = 2**20
-"""How many scores a block of queries may hold against one span of keys."""
+"""The number of scores held at once for a block of queries and one span of keys."""
 PAIRWISE = 32
-"""How much less of each when the score is not a dot product and holds more than a number a pair."""
+"""The divisor of these sizes for other scores than dot products, which need more per pair."""
 
 
 def supports(call: Call) -> str | None:
-    """Why values are needed that are not there; None if they are."""
+    """Why the kernel cannot run this call; None if it can."""
     if values_unavailable(call.q, call.k, call.v):
         return "it looks at values, which are not available while a call is traced or transformed"
     return None
 
 
 def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor | None]:
-    """Output, and the row log-sum-exp if it was asked for."""
+    """Output, and the row log-sum-exp if it is requested."""
     call = call.reduced()
     b, h, q, k = call.sizes
     if q == 0 or k == 0 or b == 0:
@@ -66,7 +66,7 @@ def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor |
 
 
 def _many_blocks(call: Call, memory_divisor: int, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
-    """The same over blocks, with a gradient that needs no more memory than the output."""
+    """Output and log-sum-exp; the gradient needs no more memory than the output."""
     if call.needs_grad and _has_parameters(call):
         return _checkpointed(call, memory_divisor)
     totals = logsumexp or call.needs_grad
@@ -148,8 +148,9 @@ class _Blocks(torch.autograd.Function):
 
 
 def _differentiable(ctx: Any, grad: Tensor, grad_sums: Tensor | None) -> list[Tensor | None]:
-    """The gradients of q, k, v and bias, of all scores at once, which have gradients themselves."""
-    given = [None if x is None else x.view_as(x) for x in ctx.saved_tensors[1:5]]  # told apart
+    """The gradients of q, k, v and bias by differentiable operations, of all scores at once."""
+    # Views: one tensor may be passed as several arguments, whose gradients are separate.
+    given = [None if x is None else x.view_as(x) for x in ctx.saved_tensors[1:5]]
     q, k, v, bias = given
     assert q is not None
     assert k is not None
@@ -169,7 +170,7 @@ def _differentiable(ctx: Any, grad: Tensor, grad_sums: Tensor | None) -> list[Te
 
 
 def _blocks(call: Call, memory_divisor: int) -> Any:
-    """The plan of the call: blocks of queries, and the spans of keys for each."""
+    """Blocks of queries, and the spans of keys for each."""
     b, h, _, _ = call.sizes
     height = HEIGHT if memory_divisor == 1 else WIDTH
     most = max(SPAN // memory_divisor // (b * h * height) // WIDTH, 1) * WIDTH
@@ -177,19 +178,19 @@ def _blocks(call: Call, memory_divisor: int) -> Any:
 
 
 class Part(NamedTuple):
-    """Attention of some queries to some keys, and what it takes to merge it with more."""
+    """Attention of a block of queries to one or more spans, which can be merged with others."""
 
     output: Float[Tensor, "b h r e"]
     highest: Float[Tensor, "b h r"]
-    """The largest score of each row; -inf where there is nothing to see."""
+    """The largest score of each row; -inf if all keys are masked."""
     total: Float[Tensor, "b h r"]
-    """The sum of the exponentials of the scores less the largest."""
+    """The sum of exp(score - highest)."""
 
 
 def _attend_to(call: Call, rows: slice, span: Span, keep: Tensor | None, alone: bool) -> Part:
     """Attention of a block of queries to one span of keys.
 
-    If it is the only span and only the output is asked for, totals are left out.
+    If it is the only span and only the output is requested, the totals are left empty.
     """
     scores = call.span(rows, span)
     weights = torch.softmax(scores, -1)
@@ -216,7 +217,7 @@ def _merge(one: Part, other: Part) -> Part:
 
 
 def _below_all(highest: Tensor) -> Tensor:
-    """What to subtract from scores: +inf, and so weight 0, where there is nothing to see."""
+    """What to subtract from scores: +inf, and so weight 0, in rows without a key."""
     return highest.masked_fill(highest == -torch.inf, torch.inf)
 
 
@@ -230,7 +231,7 @@ def _backward_to(
     norm: tuple[Float[Tensor, "b h r 1"], Float[Tensor, "b h r 1"]],
     sums: list[Tensor | None],
 ) -> None:
-    """Add to `sums` what one block of queries and one span of keys give to each gradient."""
+    """Add the contribution of one block of queries and one span of keys to the gradients."""
     sum_q, sum_k, sum_v, sum_bias = sums
     q = call.q[:, :, rows].detach().requires_grad_(sum_q is not None)
     k = call.k[:, :, span.cols].detach().requires_grad_(sum_k is not None)
@@ -267,7 +268,7 @@ def _backward_to(
 def _keep(
     call: Call, seed: Int64[Tensor, ""], rows: slice, span: Span
 ) -> Float[Tensor, "b h r c"] | None:
-    """The dropout factors of a block: the same whenever they are drawn for the same seed."""
+    """The dropout factors of a block, a function of the seed and the block."""
     if not call.dropout:
         return None
     b, h, _, k = call.sizes
@@ -289,9 +290,9 @@ def _has_parameters(call: Call) -> bool:
 
 
 def _checkpointed(call: Call, memory_divisor: int) -> tuple[Tensor, Tensor]:
-    """Output and log-sum-exp by operations that autograd sees, computed again in the backward pass.
+    """Output and log-sum-exp with activation checkpointing.
 
-    So gradients reach the parameters of a score or bias, whatever holds them.
+    So gradients reach the parameters of any score or bias.
     """
     seed = torch.randint(2**62, ()) if call.dropout else torch.zeros((), dtype=torch.int64)
     parts = [
@@ -304,7 +305,7 @@ def _checkpointed(call: Call, memory_divisor: int) -> tuple[Tensor, Tensor]:
 def _rows(
     call: Call, seed: Int64[Tensor, ""], rows: slice, spans: list[Span]
 ) -> tuple[Float[Tensor, "b h r e"], Float[Tensor, "b h r"]]:
-    """Attention of a block of queries to all keys that they reach, and its log-sum-exp."""
+    """Attention of a block of queries to all their spans, and its log-sum-exp."""
     if not spans:
         size = (*call.q.shape[:2], rows.stop - rows.start)
         nothing = call.q.new_full(size, -torch.inf, dtype=call.work)

@@ -1,11 +1,11 @@
 """PyTorch's CPU flash operation, where it can express the call.
 
-`torch.nn.functional.scaled_dot_product_attention` falls back to an n × n matrix without a word
-when the operation cannot do what is asked. Here the operation itself is called, which also returns
-the row log-sum-exp, or `supports` says why it cannot be. Three things it gets wrong are put right:
-rows of zero length (it stops the process), a last axis that is not contiguous (it reads the wrong
-numbers) and rows whose scores are all NaN, all -inf or in part +inf (it reports finite numbers).
-Its gradients are those of the rounded log-sum-exp, so large scores have their own.
+`torch.nn.functional.scaled_dot_product_attention` silently falls back to an n × n matrix when the
+flash operation does not apply. Here that operation itself is called, which also returns the row
+log-sum-exp, or `supports` says why it cannot be. Three of its defects are worked around: empty rows
+(it aborts the process), a non-contiguous last axis (it reads the wrong numbers) and rows whose
+scores are all NaN, all -inf or partly +inf (it returns finite numbers). It computes gradients from
+the rounded log-sum-exp; those of large scores are computed here.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ LARGE = {
 """Rounding a log-sum-exp of this size costs 10⁻⁴ of a weight, in float64 10⁻¹⁰; in half precision,
 about a quarter of its own rounding."""
 CHUNK = 2**22
-"""How many scores are held at once where rows are computed again."""
+"""The number of scores held at once when rows are recomputed."""
 
 
 def supports(call: Call) -> str | None:
-    """Why the operation cannot do this call; None if it can."""
+    """Why the operation cannot run this call; None if it can."""
     if call.q.device.type != "cpu":
         return f"it runs on the CPU, and q is on {call.q.device}"
     if not isinstance(call.score, DotScore):
@@ -78,9 +78,9 @@ def supports(call: Call) -> str | None:
 def run(
     call: Call, logsumexp: bool = True
 ) -> tuple[Float[Tensor, "b h q e"], Float[Tensor, "b h q"] | None]:
-    """Output and row log-sum-exp, of a call for which `supports` has no reason.
+    """Output and row log-sum-exp of a supported call.
 
-    In half precision there is none: that of the operation is an estimate, off by 5 · 10⁻⁵.
+    No log-sum-exp in half precision: that of the operation is off by 5 · 10⁻⁵.
     """
     causal, rest = _without_causal(call)
     reduced = call.reduced()
@@ -96,7 +96,7 @@ def run(
     )
     if v is not call.v and v.shape[-1] != width:
         output = output[..., :width]
-    output, sums = _put_right(call, output, sums)
+    output, sums = _repaired(call, output, sums)
     if call.needs_grad and _large(sums, LARGE[v.dtype]):
         output = _ExactGradient.apply(  # type: ignore[no-untyped-call]
             output.detach(), reduced.detached(), reduced.q, reduced.k, call.v
@@ -105,10 +105,10 @@ def run(
 
 
 def _without_causal(call: Call) -> tuple[bool, list[Mask]]:
-    """Whether the mask says causal in a way that the operation knows, and what else it says.
+    """Whether the operation's causal flag applies, and the remaining parts of the mask.
 
-    The operation aligns causal at the start, so its flag serves only when q = k; a single query
-    at the end sees everything.
+    The flag is aligned at the start, so it applies only if q = k; a single query at the end sees
+    everything.
     """
     if call.mask is None:
         return False, []
@@ -130,7 +130,7 @@ def _parts(mask: Mask) -> list[Mask]:
 
 
 def _written(mask: Mask) -> bool:
-    """Whether the mask is written out already, or one row of it stands for all."""
+    """Whether the mask is a tensor already, or a single row."""
     return mask.keys_only or isinstance(mask, Dense)
 
 
@@ -159,7 +159,7 @@ def _large(logsumexp: Tensor, limit: float) -> bool:
 
 
 class _ExactGradient(torch.autograd.Function):
-    """The given output of attention; backwards, weights that are computed without a log-sum-exp."""
+    """The identity on the output, with gradients from weights computed without a log-sum-exp."""
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, call: Call, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -189,14 +189,13 @@ class _ExactGradient(torch.autograd.Function):
         return None, None, *(x.to(t) for x, t in zip((of_q, of_k, of_v), dtypes, strict=True))
 
 
-def _put_right(call: Call, output: Tensor, logsumexp: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows with nothing to see: 0 and -inf. Rows with a score of NaN or +inf: NaN.
+def _repaired(call: Call, output: Tensor, logsumexp: Tensor) -> tuple[Tensor, Tensor]:
+    """Output and log-sum-exp: 0 and -inf in rows without keys, NaN in rows with NaN or +inf.
 
-    The operation reports 0 and a log-sum-exp of 0 for rows without keys and rows of NaN, unless it
-    lets NaN through from masked places; in half precision, rows with +inf are finite. A true
-    log-sum-exp of exactly 0 is rare, so the few rows that have it, NaN or +inf are computed again.
-    Where values are unavailable (while torch traces the call), NaN is taken from the queries and
-    from a log-sum-exp of +inf.
+    The operation returns 0 and a log-sum-exp of 0 for rows without keys and rows of NaN, unless NaN
+    leaks from masked positions; in half precision, rows with +inf are finite. A true log-sum-exp of
+    exactly 0 is rare, so the few rows that have it, NaN or +inf are recomputed. While tracing, NaN
+    is detected in the queries and by a log-sum-exp of +inf.
     """
     if values_unavailable(output):
         unknown = call.q.isnan().any(-1, keepdim=True) | logsumexp.isposinf().unsqueeze(-1)
@@ -216,7 +215,7 @@ def _put_right(call: Call, output: Tensor, logsumexp: Tensor) -> tuple[Tensor, T
 def _rows_again(
     call: Call, suspects: Tensor, output: Tensor, logsumexp: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Copies of output and log-sum-exp, in which the rows with suspects are computed plainly."""
+    """Copies of output and log-sum-exp with the rows that have suspects recomputed."""
     output, logsumexp = output.clone(), logsumexp.clone()
     b, h, _, k = call.sizes
     height = max(1, CHUNK // (b * h * k))

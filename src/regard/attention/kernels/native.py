@@ -1,8 +1,8 @@
 """regard's own C++ kernel, ``torch.ops.regard.attend``: blocks with an online softmax.
 
-Which keys a query sees reaches it as an interval of keys per query (`Mask.spans`), so that keys
-outside are never touched, and as a bool tensor where the mask is written out anyway. Biases that
-depend on distance alone are a vector per head.
+It takes the mask as an interval of keys per query (`Mask.spans`), so that keys outside are never
+read, and as a bool tensor for what is no interval. Biases that depend on distance alone are a
+vector per head.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from regard.attention.call import Call, wrapped_by_torch_func
 from regard.attention.masks import Both, Dense, Mask, Spans
 from regard.attention.positions import PerDistance
 from regard.attention.scores import DotScore, Softcap
+from regard.native.decoder import all_axes
 
 WIDEST = 256
 """The widest heads that the kernel has registers for."""
 WRITTEN = 2**25
-"""Up to so many pairs a mask is written out, if it is nothing but intervals of keys."""
+"""The largest number of pairs for which a mask or the gradient of a bias is materialized."""
 
 
 def supports(call: Call) -> str | None:
-    """Why the kernel cannot do this call; None if it can."""
+    """Why the kernel cannot run this call; None if it can."""
     if call.q.device.type not in ("cpu", "meta"):
         return f"it runs on the CPU, and q is on {call.q.device}"
     if call.v.dtype not in (torch.float32, torch.bfloat16):
@@ -56,7 +57,7 @@ def supports(call: Call) -> str | None:
 
 
 def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor | None]:
-    """Output, and the row log-sum-exp if it was asked for."""
+    """Output, and the row log-sum-exp if it is requested."""
     reduced = call.reduced()
     seed = torch.randint(2**62, (1,), device="cpu") if call.dropout else None
     args = (reduced.q, reduced.k, reduced.v, *pairs(reduced), float(call.dropout), seed)
@@ -68,7 +69,7 @@ def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor |
 
 
 class Statistics(NamedTuple):
-    """What is known of each row of weights."""
+    """Statistics of each row of weights."""
 
     highest: Float[Tensor, "b h q"]
     """The largest score."""
@@ -76,13 +77,13 @@ class Statistics(NamedTuple):
     """The sum of exp(score − highest)."""
     entropy: Float[Tensor, "b h q"]
     scores: Float[Tensor, "b h q n"]
-    """The n largest scores, in falling order; −inf where there are fewer."""
+    """The n largest scores, in descending order; −inf where there are fewer."""
     keys: Int64[Tensor, "b h q n"]
     """The keys they belong to; −1 where there are fewer."""
 
 
 def statistics(call: Call, count: int) -> Statistics:
-    """Statistics of every row, in one pass over the scores, of a call that is supported."""
+    """Statistics of every row of a supported call, in one pass over the scores."""
     reduced = call.reduced()
     q, k = (x.contiguous() for x in (reduced.q, reduced.k))
     return Statistics(*torch.ops.regard.statistics(q, k, *pairs(reduced), count))
@@ -95,16 +96,16 @@ def log_sum(highest: Float[Tensor, "*rows"], total: Float[Tensor, "*rows"]) -> T
 
 
 def pairs(call: Call) -> tuple[Any, ...]:
-    """The operator's arguments that say which pairs meet, and with what score."""
+    """The arguments of the operator for scale, mask and bias."""
     _, h, q, k = call.sizes
     spans, parts = _split(call, q, k)
     mask = None
     for part in parts:
-        seen = _four_axes(part.block(slice(0, q), slice(0, k), q, k, call.q.device), k)
+        seen = all_axes(part.block(slice(0, q), slice(0, k), q, k, call.q.device), k)
         mask = seen if mask is None else mask & seen
     bias = relative = None
     if isinstance(call.bias, Tensor):
-        bias = _four_axes(call.bias.float(), k)
+        bias = all_axes(call.bias.float(), k)
     elif isinstance(call.bias, PerDistance):
         relative = call.bias.diagonals(q, k, device=call.q.device).expand(h, -1).contiguous()
     softcap = call.score.cap if isinstance(call.score, Softcap) else 0.0
@@ -112,7 +113,7 @@ def pairs(call: Call) -> tuple[Any, ...]:
 
 
 def _split(call: Call, q: int, k: int) -> tuple[Spans, list[Mask]]:
-    """The mask as intervals of keys, and those of its parts that are no intervals."""
+    """The mask as intervals of keys, and its parts that are no intervals."""
     spans: Spans | None = None
     rest = []
     todo = [] if call.mask is None else [call.mask]
@@ -129,7 +130,7 @@ def _split(call: Call, q: int, k: int) -> tuple[Spans, list[Mask]]:
 
 
 def _unwritten(call: Call) -> str | None:
-    """Why a part of the mask can be neither intervals nor written out."""
+    """Why a part of the mask is neither intervals nor small enough to materialize."""
     _, _, q, k = call.sizes
     if call.mask is None or call.mask.relative or call.mask.keys_only or q * k <= 2**12:
         return None
@@ -139,9 +140,3 @@ def _unwritten(call: Call) -> str | None:
             if prod(row.shape[:-2]) * q * k > WRITTEN:
                 return f"the mask {part!r} would have to be written out, queries × keys"
     return None
-
-
-def _four_axes(x: Tensor, keys: int) -> Tensor:
-    """A term with four axes, of which the last has its full length."""
-    x = x.reshape((1,) * (4 - x.dim()) + tuple(x.shape))
-    return x if x.shape[3] == keys else x.expand(*x.shape[:3], keys)

@@ -11,28 +11,28 @@ from torch import Tensor
 from regard.attention.call import Call, masked_softmax, values_unavailable, weighted_sum
 
 MOST = 2**20
-"""More scores than this are faster in blocks."""
+"""The number of scores above which blocks are faster."""
 PAIRWISE = 32
-"""How much fewer if the score is no dot product and holds more than a number a pair."""
+"""The divisor of `MOST` for other scores than dot products, which need more per pair."""
 
 
 def supports(call: Call) -> str | None:
-    """None, unless there is nothing to compute."""
+    """Why the kernel cannot run this call: only if there is nothing to compute."""
     return "there is nothing to compute" if 0 in call.sizes else None
 
 
 def pays(call: Call) -> bool:
-    """Whether nothing is gained by computing the scores in blocks."""
+    """Whether this kernel is at least as fast as computing in blocks."""
     return prod(call.sizes) <= (MOST if call.scale is not None else MOST // PAIRWISE)
 
 
 def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor | None]:
-    """Output, and the row log-sum-exp if it was asked for."""
+    """Output, and the row log-sum-exp if it is requested."""
     rows, cols = call.whole()
     scores = call.raw(call.q, call.k, rows, cols)
     mask = call.mask_block(rows, cols)
     if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf)  # in place, its gradient would be slow
+        scores = scores.masked_fill(~mask, -torch.inf)  # the gradient of masked_fill_ is slow
     weights = torch.softmax(scores, -1)
     if values_unavailable(weights) or bool(weights.detach()[..., 0].isnan().any()):
         weights = masked_softmax(scores)

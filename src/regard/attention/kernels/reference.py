@@ -1,4 +1,4 @@
-"""The definition of what is right: plain attention in float64, written to be read."""
+"""The reference: plain attention in float64, which defines correct results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.attention.call import Call, masked_logsumexp, masked_softmax, repeat
 
 
 def supports(call: Call) -> str | None:
-    """None: it can do everything."""
+    """None: every call is supported."""
     return None
 
 
