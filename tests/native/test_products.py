@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from regard import native
 from regard.nn import FeedForward, MultiHeadAttention
-from regard.nn._norm import LayerNorm
+from regard.nn.native_layers import LayerNorm
 from tests.native.drawn import OPS, drawn, error
 
 pytestmark = pytest.mark.skipif(not native.loaded(), reason="there are no native operators")

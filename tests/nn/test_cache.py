@@ -64,8 +64,8 @@ def test_room_grows_by_doubling_also_when_rows_are_picked() -> None:
     for i in range(100):
         kept.append(torch.full((2, 1, 1, 3), float(i)), torch.zeros(2, 1, 1, 3))
         kept.select(torch.tensor([1, 0]))
-        assert kept._k is not None
-        places.add(kept._k.shape[2])
+        assert kept._kv is not None
+        places.add(kept._kv[0].shape[2])
     assert len(places) <= 7
     assert kept.known()[0][0, 0, :, 0].tolist() == list(range(100))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
@@ -176,11 +177,20 @@ def test_a_memory_mask_may_tell_sequences_apart() -> None:
     assert torch.equal(found, wanted)
 
 
+@pytest.fixture
+def _frequent_thread_switches() -> Iterator[None]:
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(usual)
+
+
+@pytest.mark.usefixtures("_frequent_thread_switches")
 def test_one_stepper_may_be_used_in_several_threads() -> None:
     model = model_of(**SIZES["native"])
     wanted, step = written(model, model.decoder, None), Stepper(model.decoder)
     with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(lambda _: written(model, step, None), range(40)):
+        for found in pool.map(lambda _: written(model, step, None), range(1000)):
             assert all(map(torch.equal, found, wanted))
 
 

@@ -1,6 +1,6 @@
 """C++ kernels, registered with PyTorch as operators torch.ops.regard.*; optional, never required.
 
-`loaded` tells whether they can be called; `operators` lists them.
+`loaded` returns whether they can be called; `operators` lists them.
 """
 
 from regard.native.decoder import DecoderStep, Weights, panels

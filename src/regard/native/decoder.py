@@ -1,4 +1,4 @@
-"""All blocks of a decoder in one operator, for a step of decoding."""
+"""`DecoderStep`: all blocks of a decoder as one operator, for incremental decoding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from regard.native.int8 import Int8Matrix
@@ -17,10 +17,10 @@ Pair = tuple[Tensor, Tensor | None]
 
 
 def panels(matrix: Float[Tensor, "d n"], dtype: torch.dtype = torch.float32) -> Float[Tensor, "dn"]:
-    """A copy of the matrix in the layout in which rows are multiplied by it fastest.
+    """A copy of the matrix in the panel layout that native products read.
 
-    32 columns of all rows, then the next 32; n is a multiple of 16. In bfloat16, for which d is
-    even, two rows at a time, each element beside the one below it.
+    32 columns of all rows, then the next 32; n is a multiple of 16. In bfloat16, where d is even,
+    pairs of rows are interleaved.
     """
     parts = torch.split(matrix.detach().to(dtype), PANEL, 1)
     if dtype == torch.bfloat16:
@@ -43,11 +43,11 @@ class Weights:
     outer: Pair
 
     def tensors(self) -> list[Tensor | None]:
-        """All of them."""
+        """All weights and biases."""
         return [x for pair in self.__dict__.values() for x in pair]
 
     def matrices(self) -> list[Tensor]:
-        """The weights of products, in order."""
+        """The weights of matrix products, in order."""
         return [w for w, _ in self.__dict__.values() if w.dim() == 2]
 
     def panels(self, dtype: torch.dtype) -> list[Tensor]:
@@ -57,7 +57,7 @@ class Weights:
         ]
 
     def vectors(self) -> list[Tensor]:
-        """Weights of norms and biases, in order; 0 where there is no bias."""
+        """Norm weights and biases, in order; 0 where there is no bias."""
         found = []
         for weight, bias in self.__dict__.values():
             found += [weight] if weight.dim() == 1 else []
@@ -66,10 +66,10 @@ class Weights:
 
 
 class DecoderStep:
-    """The blocks of a decoder whose feed-forward layers rectify, for ``regard::decoder_step``.
+    """The blocks of a decoder with ReLU feed-forward networks, as ``regard::decoder_step``.
 
-    Widths are multiples of 16. The numbers are those of the single operators, bit for bit; or
-    products with weights are in bfloat16, if `products` is, or in int8, if the matrices are.
+    Widths are multiples of 16. The results are those of the single operators, bit for bit; products
+    with weights are in bfloat16 if `products` is, or in int8 if the matrices are.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class DecoderStep:
     def usable(
         self, x: Float[Tensor, "b n width"], length: int, memory: Float[Tensor, "m s width"]
     ) -> bool:
-        """Whether a step of x pays, and would be done by the single operators as well."""
+        """Whether the step is small enough to pay, and x one that native operators support."""
         (b, n, _), s = x.shape, memory.shape[1]
         most = max(self._packed, self._inner, 2 * (length + n), 2 * s)
         return not torch.is_grad_enabled() and fits(b * n * self._width * most, x)
@@ -108,7 +108,7 @@ class DecoderStep:
         read: Sequence[tuple[Tensor, Tensor]],
         memory: Float[Tensor, "m s width"],
     ) -> bool:
-        """Whether the cached keys and values are those of x and the memory, in our layout."""
+        """Whether the cached keys and values match x and the memory in shape, dtype and layout."""
         (b, n, _), (m, s, _), g = x.shape, memory.shape, self._kv_heads
         d = self._width // self._heads
         shapes = ((own, (b, g, length, d)), (read, (m, g, s, d)))
@@ -137,9 +137,10 @@ class DecoderStep:
     ) -> Float[Tensor, "b n width"]:
         """x after all blocks, if `fits`.
 
-        own: keys and values ``(b, g, room, d)`` of each block, of which the first `length` words
-        are there; those of x are written behind them. memory: those of the source ``(m, g, s, d)``,
-        where m divides b · n.
+        Args:
+            own: keys and values ``(b, g, room, d)`` of each block, `length` of them filled; those
+                of x are written behind them.
+            memory: those of the source ``(m, g, s, d)``, where m divides b · n.
         """
         s = memory[0][0].shape[2]
         return torch.ops.regard.decoder_step(  # type: ignore[no-any-return]
@@ -159,7 +160,7 @@ class DecoderStep:
         )
 
 
-def all_axes(mask: Bool[Tensor, "..."], keys: int) -> Bool[Tensor, "_ _ _ {keys}"]:
-    """A mask with four axes, of which the last has its full length."""
-    mask = mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
-    return mask if mask.shape[3] == keys else mask.expand(*mask.shape[:3], keys)
+def all_axes(term: Shaped[Tensor, "..."], keys: int) -> Shaped[Tensor, "_ _ _ {keys}"]:
+    """A mask or bias with all four axes, the last of them expanded to all keys."""
+    term = term.reshape((1,) * (4 - term.dim()) + tuple(term.shape))
+    return term if term.shape[3] == keys else term.expand(*term.shape[:3], keys)

@@ -1,12 +1,11 @@
-"""Matrices in 8 bits: stored as whole numbers with one scale per output, multiplied as such.
+"""Int8 matrices: integers with one scale per output, and products in integer arithmetic.
 
-For a row x of activations and a matrix W whose column j is scale_j · Q_j with whole numbers Q,
+For a row x of activations and a matrix W whose column j is scale_j · Q_j with integers Q,
 
     y_j = scale_j · s · Σ_k round(x_k / s) Q_kj        with s = max |x| / 127
 
-where the sum is exact in 32 bits: the instructions of a processor (VNNI or plain) make no
-difference. Symmetric quantisation as in Wu et al., "Integer Quantization for Deep Learning
-Inference", 2020, section 3.
+where the sum is exact in 32 bits, so results do not depend on the instruction set. Symmetric
+quantisation as in Wu et al., "Integer Quantization for Deep Learning Inference", 2020, section 3.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ from regard.native.library import loaded
 from regard.native.products import PANEL
 
 LARGEST = 127
-"""Whole numbers go from -127 to 127."""
+"""The largest magnitude of a quantised integer."""
 
 
 class Int8Matrix(Tensor):
-    """A float32 matrix kept as int8 and scales; operators that do not know it see its values.
+    """A float32 matrix stored as int8 with scales; other operators see its float32 values.
 
     Args:
-        whole: the whole numbers ``(r, c)``.
-        scales: float32, of the rows (axis 0) or of the columns (axis 1).
-        axis: which of the two.
+        whole: the integers ``(r, c)``.
+        scales: float32, one per row (axis 0) or per column (axis 1).
+        axis: 0 or 1, see `scales`.
     """
 
     whole: Int8[Tensor, "r c"]
     scales: Float[Tensor, "_"]
     axis: int
     _packed: dict[int, Tensor]
-    """Panels by axis, shared by the views of a matrix."""
+    """Cached panels by axis, shared by all views of a matrix."""
 
     @staticmethod
     def __new__(cls, whole: Tensor, scales: Tensor, axis: int) -> Int8Matrix:
@@ -50,7 +49,7 @@ class Int8Matrix(Tensor):
 
     @classmethod
     def quantise(cls, matrix: Float[Tensor, "r c"], axis: int) -> Int8Matrix:
-        """The nearest such matrix, with a scale for each row (axis 0) or column (axis 1)."""
+        """The quantised matrix, with a scale for each row (axis 0) or column (axis 1)."""
         matrix = matrix.detach().to(torch.float32)
         scales = (matrix.abs().amax(1 - axis) / LARGEST).clamp(min=torch.finfo(torch.float32).tiny)
         whole = (matrix / scales.unsqueeze(1 - axis)).round().clamp(-LARGEST, LARGEST)
@@ -62,7 +61,7 @@ class Int8Matrix(Tensor):
 
     @property
     def panels(self) -> UInt8[Tensor, "rc"]:
-        """The whole numbers plus 128 in the layout of ``regard::affine_int8``, made once."""
+        """The integers plus 128 in the panel layout of ``regard::affine_int8``, cached."""
         if self.axis not in self._packed:
             self._packed[self.axis] = self._panels()
         return self._packed[self.axis]
@@ -75,7 +74,7 @@ class Int8Matrix(Tensor):
 
     @property
     def multiplies(self) -> bool:
-        """Whether rows can be multiplied by this matrix as it is."""
+        """Whether ``regard::affine_int8`` supports this matrix."""
         (rows, columns), here = self.whole.shape, self.whole.device.type == "cpu"
         return self.axis == 1 and rows % 4 == 0 < rows and columns % 16 == 0 and here and loaded()
 
@@ -103,14 +102,14 @@ def _values(x: Any) -> Any:
 
 
 def _view(old: Int8Matrix, whole: Tensor, axis: int) -> Int8Matrix:
-    """The same numbers in another tensor, with the panels of both."""
+    """A view of the matrix that shares its scales and cached panels."""
     made = Int8Matrix(whole, old.scales, axis)
     made._packed = old._packed
     return made
 
 
 def _like(old: Int8Matrix, whole: Tensor, scales: Tensor, axis: int) -> Int8Matrix:
-    """Another such matrix, which is a parameter if the old one is."""
+    """A new matrix, marked as a parameter if the old one is."""
     made = Int8Matrix(whole, scales, axis)
     if getattr(old, "_is_param", False):
         made._is_param = True
@@ -118,15 +117,12 @@ def _like(old: Int8Matrix, whole: Tensor, scales: Tensor, axis: int) -> Int8Matr
 
 
 def _kept(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of operators that need no float32 matrix; None of all others."""
+    """The result of operators that keep or need no float32 matrix; None for all others."""
     aten, first = torch.ops.aten, args[0]
     if func in (aten.detach.default, aten.alias.default):
         return _view(first, first.whole, first.axis)
-    transposes = (
-        aten.t.default,
-        aten.numpy_T.default,
-        aten.mT.default,
-    )  # the last two in inference mode
+    # Inference mode does not decompose numpy_T and mT.
+    transposes = (aten.t.default, aten.numpy_T.default, aten.mT.default)
     if func in transposes or (func is aten.permute.default and list(args[1]) == [1, 0]):
         return _view(first, first.whole.T, 1 - first.axis)
     if func in (aten.new_zeros.default, aten.new_full.default, aten.new_empty.default):
@@ -142,8 +138,7 @@ def _kept(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 class Int8Product(torch.autograd.Function):
-    """x ``(…, d)`` times an `Int8Matrix` that `multiplies`; differentiable in x, straight through
-    the rounding."""
+    """x ``(…, d)`` times an `Int8Matrix` that `multiplies`, with a straight-through gradient."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Int8Matrix, bias: Tensor | None) -> Tensor:

@@ -1,8 +1,8 @@
-"""The library of native operators: compiled on first use and kept in the user's cache folder.
+"""The library of native operators: compiled on first use, kept in the user's cache directory.
 
-It is compiled for this very processor, so the instructions it uses are chosen here, and its name
-tells the processor, the sources, the compiler and the version of PyTorch it was made for. Where it
-cannot be had, everything runs on PyTorch's operations, and `status` says why.
+It is compiled for the present processor; its file name has a hash of the processor, the sources,
+the compiler and the version of PyTorch. If it cannot be built or loaded, PyTorch's operations are
+used instead, and `status` says why.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ LINKED = (f"-L{TORCH / 'lib'}", "-ltorch_cpu", "-lc10", "-ltorch")
 PROCESSOR = {"x86_64": ("-march=native", "-mprefer-vector-width=512")}
 OTHERS = ("-mcpu=native",)
 PATIENCE = 300
-"""Seconds that a compiler may take."""
+"""The time limit of the compiler, in seconds."""
 RETRY = 24 * 3600
-"""Seconds after which a build that failed is tried again with the same compiler."""
+"""The time after which a failed build is retried, in seconds."""
 
 
 class BuildError(Exception):
-    """Why there is no library."""
+    """The library could not be built or loaded."""
 
 
 class _State:
-    """Whether the operators are loaded, found out once per process."""
+    """Whether the operators are loaded, determined once per process."""
 
     lock = threading.Lock()
     known = False
@@ -61,7 +61,7 @@ def loaded() -> bool:
     return status() is None
 
 
-# As torch.compiler.assume_constant_result does, which would import torch._dynamo for a second.
+# Like torch.compiler.assume_constant_result, which would import torch._dynamo, a second.
 loaded._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
@@ -145,7 +145,7 @@ def _load_file(path: Path) -> None:
 
 
 def _key(command: list[str]) -> str:
-    """What the library depends on: sources, command, compiler, PyTorch and processor."""
+    """A hash of the sources, command, compiler, PyTorch version and processor."""
     sources = [path.read_text(encoding="utf-8") for path in sorted(SOURCES.iterdir())]
     binary = os.stat(shutil.which(command[0]) or command[0])
     parts = (*sources, *command, f"{binary.st_size} {binary.st_mtime_ns}", torch.__version__)
@@ -153,7 +153,7 @@ def _key(command: list[str]) -> str:
 
 
 def _cache_folder() -> Path | None:
-    """The folder in the user's cache for the library, if no other user can write to its path."""
+    """The library's cache folder; None if other users could write to its path."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     folder = Path(cache) / "regard" / "native"
     try:
@@ -189,7 +189,7 @@ def _safe_parent(folder: Path) -> bool:
 
 
 def _found(folder: Path, key: str) -> Path | None:
-    """What was compiled before from the same, if it is intact: its name holds its digest."""
+    """The cached library of this key, if it matches the digest in its name."""
     for path in folder.glob(f"{key}-*.so"):
         with suppress(FileNotFoundError):  # another process may be doing the same
             if _private(path) and path.stem.endswith(f"-{_digest(path.read_bytes())}"):
@@ -203,7 +203,7 @@ def _digest(content: bytes) -> str:
 
 
 def _compiled(command: list[str], folder: Path, key: str) -> Path:
-    """The new file, written beside and renamed: another process may be doing the same."""
+    """The newly built library, renamed into place: another process may be doing the same."""
     handle, beside = mkstemp(dir=folder, prefix=f".{key}-", suffix=".so")
     os.close(handle)
     try:
@@ -221,7 +221,7 @@ def _compiled(command: list[str], folder: Path, key: str) -> Path:
 
 
 def _run(command: list[str]) -> None:
-    """Run a compiler, and end all that it has started if it takes too long."""
+    """Run a compiler; on timeout, kill its whole process group."""
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -242,7 +242,7 @@ def _run(command: list[str]) -> None:
 
 
 def _processor() -> str:
-    """What tells processors apart that do not know the same instructions."""
+    """A text that differs between processors with different instruction sets."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith(("flags", "Features")):

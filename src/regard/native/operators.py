@@ -1,13 +1,13 @@
-"""What PyTorch has to know of torch.ops.regard.* beside their C++: shapes, gradients, vmap.
+"""Fake implementations, autograd and vmap rules of the operators torch.ops.regard.*.
 
 | operator | returns |
 |---|---|
-| ``attend`` | output, and of each row the largest score and the sum of exp(score − largest) |
+| ``attend`` | output, and per row the largest score and the sum of exp(score − largest) |
 | ``attend_backward`` | the gradients of q, k and v, of the bias and of the relative bias |
 | ``statistics`` | per row: largest score, sum, entropy, the largest scores and their keys |
-| ``drop`` | x with a share of its elements set to 0, added to something else |
+| ``drop`` | x after dropout, plus another tensor |
 | ``best_words`` | the best continuations of a step of beam search |
-| ``affine``, ``affine_panels``, ``affine_int8``, ``layer_norm`` | parts of a decoder |
+| ``affine``, ``affine_panels``, ``affine_int8``, ``layer_norm`` | layers of a decoder |
 | ``decoder_step`` | all blocks of a decoder, one step; writes keys and values into the cache |
 """
 
@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 FAR = 2**40
-"""A distance between positions that no two of them have."""
+"""A distance larger than that between any two positions."""
 
 
 def register() -> None:
@@ -40,7 +40,7 @@ def register() -> None:
 
 
 def _side_by_side(x: Tensor) -> Tensor:
-    """An empty tensor (b, h, n, width) like x, of which the heads of a row are contiguous."""
+    """An empty tensor (b, h, n, width) like x, laid out as (b, n, h, width)."""
     return x.new_empty(x.transpose(1, 2).shape).transpose(1, 2)
 
 
@@ -102,7 +102,7 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> Non
 def _backward(
     ctx: Any, grad: Tensor | None, _: Tensor | None, grad_total: Tensor | None
 ) -> tuple[Tensor | None, ...]:
-    """The gradients; in plain operations where they are to be differentiated themselves."""
+    """The gradients; by differentiable operations if a graph of them is to be created."""
     q, k, v, first, last, mask, bias, relative, seed, output, highest, total = ctx.saved_tensors
     grad = torch.zeros_like(output) if grad is None else grad
     wanted = [ctx.needs_input_grad[i] for i in (0, 1, 2, 10, 11)]
@@ -128,7 +128,7 @@ def _backward(
 
 
 class Attend(torch.autograd.Function):
-    """``regard::attend`` for torch.func, which cannot use an operator's own autograd rule."""
+    """``regard::attend`` for torch.func, which does not support an operator's autograd rule."""
 
     generate_vmap_rule = True
     setup_context = staticmethod(_setup)
@@ -156,9 +156,9 @@ def gradients(
     grad: Float[Tensor, "b h q e"],
     grad_total: Float[Tensor, "b h q"] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
-    """The gradients of q, k, v, bias and relative bias of ``attend``, all scores at once.
+    """The gradients of q, k, v, bias and relative bias of ``attend``, by differentiable operations.
 
-    In operations that can be differentiated again.
+    All scores are held at once.
     """
     dtype, (n, m), (h, g) = v.dtype, (q.shape[2], k.shape[2]), (q.shape[1], k.shape[1])
     if dtype in (torch.bfloat16, torch.float16):
@@ -213,7 +213,7 @@ def _drop_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _in_batch(size: int, b: int, x: Tensor | None, dim: int | None) -> Tensor | None:
-    """A term (b or 1, …) with the mapped axis made part of its batch axis."""
+    """A term (b or 1, …) with the mapped axis merged into its batch axis."""
     if x is None or (dim is None and x.shape[0] == 1):
         return x
     x = x.unsqueeze(0) if dim is None else x.movedim(dim, 0)
@@ -221,8 +221,10 @@ def _in_batch(size: int, b: int, x: Tensor | None, dim: int | None) -> Tensor | 
 
 
 def _flat(info: Any, dims: tuple[Any, ...], args: tuple[Any, ...], full: int) -> tuple[Any, int]:
-    """Arguments with the mapped axis in the batch axis, of which the first `full` have all of it,
-    and the size of the batch axis before."""
+    """Arguments with the mapped axis merged into the batch axis, and the former batch size.
+
+    The first `full` arguments are expanded to the whole batch.
+    """
     size, flat = info.batch_size, list(args)
     at = next(i for i, x in enumerate(args) if isinstance(x, Tensor))
     b = args[at].shape[0] if dims[at] is None else args[at].movedim(dims[at], 0).shape[1]
@@ -253,7 +255,7 @@ def _backward_vmap(info: Any, dims: tuple[Any, ...], *args: Any) -> tuple[Any, A
 
 
 def _drop_vmap(info: Any, dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
-    """One seed for all, as if the mapped axis were an axis of x."""
+    """One seed for all: the mapped axis is treated as an axis of x."""
     (x, onto, *rest), size = args, info.batch_size
     pair = [
         y if y is None else y.expand(size, *y.shape) if dim is None else y.movedim(dim, 0)

@@ -1,4 +1,4 @@
-"""When products with weights, norms and the choice of words run on native operators."""
+"""When products with weights, norms and `best_words` run on native operators."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from torch.autograd import forward_ad
 from regard.native.library import loaded
 
 ALONE = 2**22
-"""More multiplications than this are faster on several threads, by PyTorch's operations."""
-
-
+"""The number of multiplications above which PyTorch's threaded operations are faster."""
 PANEL = 32
-"""How many columns of a matrix a panel holds."""
+"""Columns of a matrix per panel."""
 
 
 class _Products(threading.local):
@@ -29,10 +27,10 @@ _products = _Products()
 
 @contextmanager
 def products_in(dtype: torch.dtype) -> Iterator[None]:
-    """Context for this thread in which native products with weights are in float32 or bfloat16.
+    """A context in which this thread's native products with weights are in float32 or bfloat16.
 
-    Sums and results are float32. In bfloat16, native operators run whatever the amount of work:
-    no other way gives the same numbers.
+    Sums and results are float32. In bfloat16, native operators run whatever the size of a product,
+    since no other operation gives the same numbers.
     """
     before, _products.dtype = _products.dtype, dtype
     try:
@@ -42,7 +40,7 @@ def products_in(dtype: torch.dtype) -> Iterator[None]:
 
 
 def bfloat16_products() -> bool:
-    """Whether products with weights are in bfloat16 now."""
+    """Whether this thread's native products with weights are in bfloat16."""
     return _products.dtype == torch.bfloat16
 
 
@@ -53,8 +51,10 @@ def has_tangent(*tensors: Tensor) -> bool:
 
 
 def fits(work: int, *tensors: Tensor | None) -> bool:
-    """Whether a native operator for one thread, without a gradient, can take these tensors and
-    pays for so many multiplications."""
+    """Whether a single-threaded native operator without gradient supports these tensors and pays.
+
+    `work` is the number of multiplications.
+    """
     given = [x for x in tensors if x is not None]
     return (
         (work <= ALONE or torch.get_num_threads() == 1 or bfloat16_products())

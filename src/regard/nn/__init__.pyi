@@ -10,21 +10,9 @@ from regard.nn.dropout import Dropout as Dropout
 from regard.nn.language_model import LanguageModel as LanguageModel
 from regard.nn.loss import Loss as Loss
 from regard.nn.loss import cross_entropy as cross_entropy
-from regard.nn.multihead import (
-    MultiHeadAttention as MultiHeadAttention,
-)
-from regard.nn.multihead import (
-    SelfAttention as SelfAttention,
-)
-from regard.nn.transformer import (
-    Decoder as Decoder,
-)
-from regard.nn.transformer import (
-    Embedding as Embedding,
-)
-from regard.nn.transformer import (
-    Encoder as Encoder,
-)
-from regard.nn.transformer import (
-    Transformer as Transformer,
-)
+from regard.nn.multihead import MultiHeadAttention as MultiHeadAttention
+from regard.nn.multihead import SelfAttention as SelfAttention
+from regard.nn.transformer import Decoder as Decoder
+from regard.nn.transformer import Embedding as Embedding
+from regard.nn.transformer import Encoder as Encoder
+from regard.nn.transformer import Transformer as Transformer

@@ -1,9 +1,9 @@
-"""The layers that a Transformer is a stack of: attention, a feed-forward network, and the sums.
+"""The blocks of a Transformer: attention and a feed-forward network with residual connections.
 
     norm after   x ← norm(x + f(x))        as in the paper
-    norm before  x ← x + f(norm(x))        steadier to train; the stack ends with a norm
+    norm before  x ← x + f(norm(x))        more stable to train; the stack ends with a norm
 
-for each f in turn: self-attention, in a decoder attention to the encoder, the feed-forward network.
+for each sublayer f: self-attention, in a decoder cross-attention, the feed-forward network.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from torch.nn import functional as F
 
 from regard.attention import ALiBi, Mask, Rotary
 from regard.errors import OptionError
-from regard.nn._affine import affine
-from regard.nn._norm import LayerNorm
 from regard.nn.cache import BlockCache
 from regard.nn.config import ACTIVATIONS, TransformerConfig
 from regard.nn.dropout import Dropout
 from regard.nn.multihead import MultiHeadAttention
+from regard.nn.native_layers import LayerNorm, affine
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
 
 class FeedForward(nn.Module):
-    """Two layers applied to each word alone: activation(x W_in + b_in) W_out + b_out.
+    """The position-wise feed-forward network: activation(x W_in + b_in) W_out + b_out.
 
     ``swiglu`` has a second inner layer as a gate: (silu(x W_gate) · x W_in) W_out, without biases.
 
@@ -71,7 +70,7 @@ class FeedForward(nn.Module):
 
 
 class Block(nn.Module):
-    """Self-attention and a feed-forward network; between them, attention to an encoder if `cross`.
+    """Self-attention, cross-attention to an encoder if `cross`, and a feed-forward network.
 
     ``(b, n, width)`` in and out.
     """
@@ -96,10 +95,10 @@ class Block(nn.Module):
         memory_mask: Mask | Tensor | None = None,
         cache: BlockCache | None = None,
     ) -> Float[Tensor, "b n width"]:
-        """x after the block; `memory` is what the encoder made of the source.
+        """x after the block; `memory` is the output of the encoder.
 
-        x may hold several continuations of each sentence of the memory, one after the other: none
-        of them needs a copy of it.
+        x may hold several consecutive sequences for each sentence of the memory, which is not
+        copied.
         """
         seen = None if cache is None else cache.own
         y = self.attention_norm(x) if self.norm_first else x
@@ -118,10 +117,10 @@ class Block(nn.Module):
 
 
 class TwoWayALiBi(ALiBi):
-    """`ALiBi` in which every second head takes words after it for twice as far as they are.
+    """`ALiBi` with doubled distances of later words in every second head.
 
-    By distance alone a word cannot tell left from right, and an encoder could not tell a sentence
-    from the same one backwards. A decoder sees no words after it: there it is `ALiBi`.
+    With `ALiBi` alone, an encoder could not distinguish a sentence from its reverse. In a causal
+    decoder it is the same as `ALiBi`.
 
     >>> TwoWayALiBi(2)(2, 2)[0]
     tensor([[ 0.0000, -0.1250],
@@ -137,7 +136,7 @@ class TwoWayALiBi(ALiBi):
 
 
 def norm(config: TransformerConfig) -> nn.Module:
-    """The norm that the configuration names, of its width."""
+    """The norm of this configuration."""
     if config.norm == "rmsnorm":
         return nn.RMSNorm(config.width, eps=config.norm_eps or 1e-6)
     return LayerNorm(config.width, eps=config.norm_eps or 1e-5)
@@ -148,7 +147,7 @@ def _attention(config: TransformerConfig, position: nn.Module | None) -> MultiHe
 
 
 def _position(config: TransformerConfig) -> nn.Module | None:
-    """Positions that act inside attention; the others are added to the embeddings."""
+    """The position encoding inside attention, if it is not added to the embeddings."""
     if config.position == "rotary":
         return Rotary(config.width // config.heads)
     return TwoWayALiBi(config.heads) if config.position == "alibi" else None

@@ -1,4 +1,4 @@
-"""What a layer has read already: keys and values, kept while a text is written word by word."""
+"""Key-value caches for incremental decoding."""
 
 from __future__ import annotations
 
@@ -9,89 +9,85 @@ from regard.errors import ShapeError
 
 
 class KeyValues:
-    """The keys and values of the words so far, of one attention layer; `append` adds new ones.
+    """The cached keys and values of one attention layer; `append` adds those of new words.
 
-    There is room for so many words from the start, if it is said; after that memory grows by
-    doubling, so that a word costs a copy of itself and not of all before it. What has been appended
-    is written over: a cache is for reading on, not for gradients.
+    Memory for `room` words is allocated at first, and doubled when it is full, so that a new word
+    does not cost a copy of all before it. Memory is overwritten in place: a cache is for inference,
+    not for gradients.
     """
 
     def __init__(self, room: int = 0) -> None:
         self.length = 0
         self._room = room
-        self._k: Tensor | None = None
-        self._v: Tensor | None = None
+        self._kv: tuple[Tensor, Tensor] | None = None
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """All keys and values ``(b, h, length, d)``, the new ones last."""
-        length = self.length + k.shape[2]
-        if (self._k is None or self._v is None) and length >= self._room:
-            # In one piece: the keys of an encoder are multiplied at every word that is written.
-            self._k, self._v = k.contiguous(), v.contiguous()
+        start = self.length
+        if self._kv is None and k.shape[2] >= self._room:
+            # Contiguous: the keys of an encoder are multiplied at every step of decoding.
+            self._kv, self.length = (k.contiguous(), v.contiguous()), k.shape[2]
         else:
-            if self._k is None or self._v is None:
-                self._k, self._v = (self._grown(x, self._room) for x in (k, v))
-            self._check(len(k))
-            if length > self._k.shape[2]:
-                self._k, self._v = (self._grown(x, 2 * length) for x in (self._k, self._v))
-            self._k[:, :, self.length : length] = k
-            self._v[:, :, self.length : length] = v
-        self.length = length
+            for kept, new in zip(self._reserve(k, v), (k, v), strict=True):
+                kept[:, :, start : self.length] = new
         return self.known()
 
     def extend(self, like: Float[Tensor, "b _ d"], heads: int) -> tuple[Tensor, Tensor]:
-        """All keys and values ``(b, heads, room, d)``, with room for those of some more words.
+        """All keys and values ``(b, heads, room, d)``, with room for new words of the shape `like`.
 
-        As many sequences and words as `like` has. The caller writes them into it right away.
+        The caller must fill in the new words.
         """
-        b, count, d = like.shape
-        length = self.length + count
-        if self._k is None or self._v is None:
-            room = max(length, self._room)
-            self._k, self._v = (like.new_empty(b, heads, room, d) for _ in range(2))
-        else:
-            self._check(b)
-            if length > self._k.shape[2]:
-                self._k, self._v = (self._grown(x, 2 * length) for x in (self._k, self._v))
-        self.length = length
-        return self._k, self._v
+        new = like.unsqueeze(1).expand(-1, heads, -1, -1)
+        return self._reserve(new, new)
 
     def known(self) -> tuple[Float[Tensor, "b h k d"], Float[Tensor, "b h k d"]]:
         """The keys and values so far."""
-        assert self._k is not None
-        assert self._v is not None
-        return self._k[:, :, : self.length], self._v[:, :, : self.length]
+        assert self._kv is not None
+        k, v = self._kv
+        return k[:, :, : self.length], v[:, :, : self.length]
 
     def select(self, rows: Int[Tensor, "b"]) -> None:
-        """Keep these sequences, in this order; one may come several times, or never."""
-        if self._k is not None and self._v is not None:
-            # With the room for words to come: a beam picks rows before every word.
-            self._k, self._v = self._k.index_select(0, rows), self._v.index_select(0, rows)
+        """Keep these sequences, in this order; one may be repeated or dropped."""
+        if self._kv is not None:
+            # Unused room is kept: beam search selects rows before every word.
+            k, v = self._kv
+            self._kv = k.index_select(0, rows), v.index_select(0, rows)
 
     def move(self, rows: Int[Tensor, "m"], to: Int[Tensor, "m"], stay: int) -> None:
-        """These sequences take other places, and only the first so many stay."""
-        for x in (self._k, self._v):
-            if x is not None:
-                known = x[:, :, : self.length]
+        """Move these sequences to other rows, then keep the first `stay` rows."""
+        if self._kv is not None:
+            for known in self.known():
                 known.index_copy_(0, to, known.index_select(0, rows))
-        if self._k is not None and self._v is not None:
-            self._k, self._v = self._k[:stay], self._v[:stay]
+            k, v = self._kv
+            self._kv = k[:stay], v[:stay]
 
-    def _check(self, count: int) -> None:
-        if self._k is not None and count != len(self._k):
+    def _reserve(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """The memory of all keys and values, with room for k and v."""
+        length = self.length + k.shape[2]
+        if self._kv is None:
+            self._kv = self._allocated(k, v, max(length, self._room))
+        elif len(k) != len(self._kv[0]):
             raise ShapeError(
-                f"KeyValues: {count} sequences are continued, but {len(self._k)} were read before; "
-                "pick those to continue by select"
+                f"KeyValues: {len(k)} sequences are continued, but {len(self._kv[0])} were read "
+                "before; pick those to continue by select"
             )
+        elif length > self._kv[0].shape[2]:
+            larger = self._allocated(*self._kv, 2 * length)
+            for new, known in zip(larger, self.known(), strict=True):
+                new[:, :, : self.length] = known
+            self._kv = larger
+        self.length = length
+        return self._kv
 
-    def _grown(self, x: Tensor, length: int) -> Tensor:
-        larger = x.new_empty(*x.shape[:2], length, x.shape[3])
-        larger[:, :, : self.length] = x[:, :, : self.length]
-        return larger
+    @staticmethod
+    def _allocated(k: Tensor, v: Tensor, length: int) -> tuple[Tensor, Tensor]:
+        """Uninitialized memory for so many keys and values."""
+        new_k, new_v = (x.new_empty(*x.shape[:2], length, x.shape[3]) for x in (k, v))
+        return new_k, new_v
 
 
 class BlockCache:
-    """What one block has read: its own words, and what the encoder made of the source."""
+    """The keys and values of one block: of its own words, and of the encoder's output."""
 
     def __init__(self, room: int = 0) -> None:
         self.own = KeyValues(room)
@@ -99,18 +95,18 @@ class BlockCache:
 
 
 class Cache:
-    """What a decoder has read so far, block by block, while it writes word by word.
+    """The keys and values of all blocks of a decoder.
 
-    There is room for so many words of its own from the start, if it is said.
+    Memory for `room` words of the decoder is allocated at first.
     """
 
     def __init__(self, depth: int, room: int = 0) -> None:
         self.blocks = [BlockCache(room) for _ in range(depth)]
         self.length = 0
-        """How many words of its own the decoder has read."""
+        """The number of words that the decoder has read."""
 
     def select(self, rows: Int[Tensor, "b"]) -> None:
-        """Keep these sequences of the decoder; one may come several times, or never."""
+        """Keep these sequences of the decoder; one may be repeated or dropped."""
         for block in self.blocks:
             block.own.select(rows)
 
@@ -120,9 +116,9 @@ class Cache:
             block.memory.select(rows)
 
     def move(self, rows: Int[Tensor, "m"], to: Int[Tensor, "m"], stay: int) -> None:
-        """These sentences take other places, and only the first so many stay.
+        """Move these sentences to other rows, then keep the first `stay` rows, without a copy.
 
-        As many sequences of the decoder as of the encoder: what is left is not copied.
+        Decoder and encoder must have the same number of sequences.
         """
         for block in self.blocks:
             block.own.move(rows, to, stay)

@@ -1,4 +1,4 @@
-"""A whole sentence into one of several classes."""
+"""Sentence classification with an encoder."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from regard.nn.transformer import Embedding, Encoder
 
 
 class Classifier(nn.Module):
-    """An encoder that puts a whole sentence into one of several classes.
+    """An encoder that classifies a sentence.
 
-    The contextual vectors of the words are averaged, and a linear layer compares the average with
-    each class.
+    A linear layer maps the mean of the words' contextual vectors to the logits of the classes.
 
     >>> model = Classifier(TransformerConfig.preset("tiny", vocabulary=50), classes=2)
     >>> model(torch.tensor([[5, 6, 7]])).shape
@@ -64,7 +63,7 @@ class Classifier(nn.Module):
 
     @classmethod
     def load(cls, path: str | Path) -> Classifier:
-        """The classifier that `save` wrote, ready to be asked."""
+        """The classifier that `save` wrote, in evaluation mode."""
         try:
             with safe_open(path, framework="pt") as file:
                 described = json.loads((file.metadata() or {})["regard.Classifier"])

@@ -1,4 +1,4 @@
-"""The shape of a Transformer, in one frozen record that is checked when it is made."""
+"""The configuration of a Transformer, validated on construction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POSITIONS = ("sinusoidal", "learned", "rotary", "alibi")
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """How wide, how deep, and of which parts.
+    """The sizes and kinds of layers of a Transformer.
 
     >>> TransformerConfig.preset("tiny", vocabulary=6000).width
     128
@@ -105,15 +105,15 @@ class TransformerConfig:
 
     @property
     def ends_with_norm(self) -> bool:
-        """Whether encoder and decoder end with a norm: `final_norm`, or what `norm_place` asks.
+        """Whether encoder and decoder end with a norm: `final_norm`, or by default `norm_place`.
 
-        With the norms before the sublayers nothing else would bound the sum of them all.
+        With norms before the sublayers, nothing else bounds the sum of their outputs.
         """
         return self.norm_place == "before" if self.final_norm is None else self.final_norm
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> TransformerConfig:
-        """A named shape, with changes: ``tiny``, ``pocket``, ``small``, ``base`` or ``big``.
+        """A named configuration, with changes: ``tiny``, ``pocket``, ``small``, ``base``, ``big``.
 
         ``base`` and ``big`` are those of the paper (Vaswani et al., 2017, table 3).
         """
@@ -146,36 +146,20 @@ def _number(name: str, value: object) -> float:
     return float(value)
 
 
+def _pre_norm(depths: tuple[int, int], **sizes: Any) -> TransformerConfig:
+    encoder, decoder = depths
+    return TransformerConfig(
+        encoder_depth=encoder, decoder_depth=decoder, norm_place="before", **sizes
+    )
+
+
 PRESETS = {
-    "tiny": TransformerConfig(
-        width=128,
-        encoder_depth=4,
-        decoder_depth=4,
-        heads=4,
-        feed_forward=256,
-        norm_place="before",
-        dropout=0.3,
-    ),
-    "pocket": TransformerConfig(
-        width=192,
-        encoder_depth=5,
-        decoder_depth=3,
-        heads=6,
-        feed_forward=768,
-        norm_place="before",
-    ),
-    "small": TransformerConfig(
-        width=256,
-        encoder_depth=4,
-        decoder_depth=4,
-        heads=4,
-        feed_forward=1024,
-        norm_place="before",
-        dropout=0.2,
-    ),
+    "tiny": _pre_norm((4, 4), width=128, heads=4, feed_forward=256, dropout=0.3),
+    "pocket": _pre_norm((5, 3), width=192, heads=6, feed_forward=768),
+    "small": _pre_norm((4, 4), width=256, heads=4, feed_forward=1024, dropout=0.2),
     "base": TransformerConfig(),
     "big": TransformerConfig(width=1024, heads=16, feed_forward=4096, dropout=0.3),
 }
-"""`tiny`, `pocket` and `small` have the norm before: with it after, they are easily lost at a high
-rate, the encoder making all words alike. `pocket` is the model that comes with regard: what it
-understands is in its encoder, so that is deeper, and it translates the faster."""
+"""The named configurations. Small ones have norms before the sublayers: with norms after, training
+at a high learning rate often collapses, with equal vectors for all words. `pocket`, the bundled
+model, has a deeper encoder, which decides quality, and a shallower decoder, which decides speed."""

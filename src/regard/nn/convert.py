@@ -1,10 +1,9 @@
-"""Models of other libraries as ours, with the same numbers.
+"""Conversion of models of other libraries.
 
-What they compute is the same function, to the rounding of the last digits: each is as far from what
-float64 says as the other, some 10⁻⁶ of the largest logit, so that logits of ordinary size agree to
-10⁻⁵. Dropout is another matter: ours is on the embeddings and on what each sublayer gives, theirs
-may also be on attention weights and inside the feed-forward network. A bias that they do not have
-is 0 here.
+A converted model computes the same function up to rounding: both differ from float64 by some 10⁻⁶
+of the largest logit, so that logits of ordinary size agree to 10⁻⁵. Only dropout may differ: here
+it is applied to the embeddings and the outputs of sublayers, elsewhere possibly to attention
+weights and inside the feed-forward network too. A missing bias becomes 0.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from regard.nn.multihead import MultiHeadAttention
 from regard.nn.transformer import Decoder, Encoder, Transformer
 
 ABSENT = -10_000.0
-"""The bias of a target word that there is not: its probability is 0, and float16 can hold it."""
+"""The logit bias of words that the target vocabulary lacks: probability 0, and fits float16."""
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
 WIDTH_AXIS = {
     "table": 1, "output": 1, "w_q": 0, "w_k": 0, "w_v": 0, "w_o": 1, "b_o": 0,
     "w_in": 0, "w_out": 1, "b_out": 0, "weight": 0, "bias": 0,
 }  # fmt: skip
-"""Which axis of a parameter is the width of the words' vectors, by the last part of its name."""
+"""The axis of a parameter that is the model's width, by the last part of its name."""
 
 
 @overload
@@ -47,19 +46,19 @@ def from_torch(
 def from_torch(
     module: Any, source: Any = None, target: Any = None, output: Any = None
 ) -> Encoder | Decoder | Transformer:
-    """The same stack as one of `torch.nn`, with the same numbers.
+    """A module of `torch.nn` converted, with the same weights.
 
     A `TransformerEncoder` becomes an `Encoder`, a `TransformerDecoder` a `Decoder`. An
-    `nn.Transformer` works on vectors, a `Transformer` on words, so it also takes the embeddings
-    that stand around it. Whatever its ``batch_first``, ours takes ``(b, n, width)``; the decoder is
-    causal without being told; masks are True where a word may look, the opposite of torch's.
+    `nn.Transformer` works on vectors, a `Transformer` on words, so its embeddings are needed too.
+    Whatever its ``batch_first``, the result takes ``(b, n, width)``; its decoder is causal by
+    default; True in a mask means may attend, the opposite of torch's masks.
 
     Args:
         module: with norms before or after, relu, gelu or silu.
-        source: the embedding of the source's words. What goes in is √width times its rows, plus
-            `Sinusoidal` positions; for a model that does not scale them, divide them by √width.
-        target: that of the target's words; the source's, if not given.
-        output: the layer from vectors to logits; the target's embedding, if not given.
+        source: the embedding of the source's words. The input is √width times its rows, plus
+            `Sinusoidal` positions; for a model that does not scale, divide them by √width.
+        target: that of the target's words; by default the source's.
+        output: the layer from vectors to logits; by default the target's embedding.
 
     >>> encoder = nn.TransformerEncoder(
     ...     nn.TransformerEncoderLayer(6, 2, 24, batch_first=True), 2, enable_nested_tensor=False
@@ -80,31 +79,28 @@ def from_torch(
             f"from_torch: embeddings are given, but {type(module).__name__} is no nn.Transformer; "
             "leave them out"
         )
-    if isinstance(module, nn.TransformerEncoder):
-        encoder = Encoder(_shape_of(module)).to(_first(module))
-        _copy_stack(encoder, module)
-        return encoder.train(module.training)
-    if isinstance(module, nn.TransformerDecoder):
-        decoder = Decoder(_shape_of(module)).to(_first(module))
-        _copy_stack(decoder, module)
-        return decoder.train(module.training)
-    raise OptionError(
-        f"from_torch: got {type(module).__name__}, expected nn.Transformer, nn.TransformerEncoder "
-        "or nn.TransformerDecoder"
-    )
+    if not isinstance(module, nn.TransformerEncoder | nn.TransformerDecoder):
+        raise OptionError(
+            f"from_torch: got {type(module).__name__}, expected nn.Transformer, "
+            "nn.TransformerEncoder or nn.TransformerDecoder"
+        )
+    kind = Encoder if isinstance(module, nn.TransformerEncoder) else Decoder
+    stack = kind(_config(module)).to(_first(module))
+    _copy_stack(stack, module)
+    return stack.train(module.training)
 
 
 @torch.no_grad()
 def from_marian(model: Any) -> Transformer:
-    """The same model as a `MarianMTModel` of the transformers library, with the same numbers.
+    """A `MarianMTModel` of the transformers library converted, with the same weights.
 
-    Word numbers are Marian's own. A target begins with ``model.config.decoder_start_token_id``,
-    which is the padding. If source and target have vocabularies of different sizes, the logits are
-    as many as the larger, and words that the target does not have get the probability 0.
+    Word ids are Marian's. A target begins with ``model.config.decoder_start_token_id``, the padding
+    token. If the vocabularies of source and target differ in size, there are as many logits as in
+    the larger one, and words that the target lacks have probability 0.
 
-    Marian's positions have all sines in the first half of a vector and all cosines in the second,
-    ours take turns. Every matrix has its coordinates in our order, which changes nothing but their
-    names; so the model needs no table of positions, and no sentence is too long for it.
+    Marian's positions have all sines in the first half of a vector and all cosines in the second;
+    `Sinusoidal` alternates them. The coordinates of all matrices are permuted accordingly, so no
+    table of positions is needed, and there is no maximal length.
 
     Junczys-Dowmunt et al., "Marian: Fast Neural Machine Translation in C++", 2018.
     """
@@ -125,10 +121,10 @@ def from_marian(model: Any) -> Transformer:
     source, target = encoder.embed_tokens.weight, decoder.embed_tokens.weight
     output = model.lm_head.weight
     if not config.scale_embedding:
-        # Ours are scaled when they are read, and not when they are compared: no longer one matrix.
+        # Embeddings are scaled, output weights are not: they can no longer be tied.
         source, target = (table / config.d_model**0.5 for table in (source, target))
     words = _Words(source, target, output, model.final_logits_bias[0])
-    shape_of = TransformerConfig(
+    converted = TransformerConfig(
         **words.fields(),
         width=config.d_model,
         encoder_depth=config.encoder_layers,
@@ -139,7 +135,7 @@ def from_marian(model: Any) -> Transformer:
         max_length=config.max_position_embeddings,
         dropout=float(config.dropout),
     )
-    own = Transformer(shape_of).to(output)
+    own = Transformer(converted).to(output)
     words.copy_to(own)
     for blocks, stack in ((own.encoder.blocks, encoder), (own.decoder.blocks, decoder)):
         for block, layer in zip(blocks, stack.layers, strict=True):
@@ -166,7 +162,7 @@ def _transformer(
     reads = source.weight if target is None else target.weight
     writes, bias = (reads, None) if output is None else (output.weight, output.bias)
     words = _Words(source.weight, reads, writes, bias)
-    model = Transformer(_shape_of(*stacks, **words.fields())).to(_first(module))
+    model = Transformer(_config(*stacks, **words.fields())).to(_first(module))
     words.copy_to(model)
     _copy_stack(model.encoder, stacks[0])
     _copy_stack(model.decoder, stacks[1])
@@ -174,7 +170,7 @@ def _transformer(
 
 
 class _Words(NamedTuple):
-    """The three tables of a model, and the bias of its logits."""
+    """The embeddings of a model, its output weights, and the bias of its logits."""
 
     source: Tensor
     target: Tensor
@@ -186,7 +182,7 @@ class _Words(NamedTuple):
         return self.source, self.target, self.output
 
     def fields(self) -> dict[str, Any]:
-        """What a configuration says about them. Vocabularies of unequal sizes become the larger."""
+        """The fields of a configuration; the vocabulary is the largest of the three."""
         vocabulary = max(len(table) for table in self.tables)
         return {
             "vocabulary": vocabulary,
@@ -215,7 +211,7 @@ def _first(module: nn.Module) -> Tensor:
 
 
 def _named(caller: str, activation: object) -> str:
-    """Our name of an activation: of its function, of its layer, or as transformers calls it."""
+    """The name of an activation, given as a function, a layer, or a name of transformers."""
     known = {F.relu: "relu", F.gelu: "gelu", F.silu: "silu"}
     if isinstance(activation, nn.GELU) and activation.approximate != "none":
         found = None
@@ -232,8 +228,8 @@ def _named(caller: str, activation: object) -> str:
     return found
 
 
-def _shape_of(*stacks: Any, **words: Any) -> TransformerConfig:
-    """The configuration of one stack of torch's, or of an encoder and a decoder."""
+def _config(*stacks: Any, **words: Any) -> TransformerConfig:
+    """The configuration of one stack of torch, or of an encoder and a decoder."""
     layers = [layer for stack in stacks for layer in stack.layers]
     if not layers:
         raise OptionError("from_torch: the module has no layers, so it is of no shape")
@@ -284,7 +280,7 @@ def _copy_stack(own: Encoder | Decoder, stack: Any) -> None:
 
 
 def _copy_attention(own: MultiHeadAttention, module: nn.MultiheadAttention) -> None:
-    # Not strict: without biases over there, ours stay 0.
+    # Not strict: missing biases stay 0.
     own.load_state_dict(MultiHeadAttention.from_torch(module).state_dict(), strict=False)
 
 
@@ -304,13 +300,13 @@ def _copy_marian(block: Any, layer: Any) -> None:
 
 
 def _norms(block: Block) -> list[nn.Module]:
-    """In the order in which they are applied."""
+    """The norms in the order of application."""
     norms = (block.attention_norm, block.cross_norm, block.feed_forward_norm)
     return [norm for norm in norms if norm is not None]
 
 
 def _copy_norm(own: nn.Module, norm: nn.Module) -> None:
-    # Not strict: a norm without gains or biases is one where they are 1 and 0.
+    # Not strict: missing weights stay 1, missing biases 0.
     own.load_state_dict(norm.state_dict(), strict=False)
 
 
@@ -327,7 +323,7 @@ def _copy_linear(weight: Tensor, bias: Tensor | None, linear: nn.Linear) -> None
 
 
 def _order(width: int) -> Tensor:
-    """Which coordinate of Marian's stands at each of ours: sine, cosine, sine, cosine, …"""
+    """Marian's coordinates in the order of `Sinusoidal`: sine, cosine, sine, cosine, …"""
     order = torch.empty(width, dtype=torch.int64)
     order[0::2] = torch.arange((width + 1) // 2)
     order[1::2] = torch.arange((width + 1) // 2, width)
@@ -335,7 +331,7 @@ def _order(width: int) -> Tensor:
 
 
 def _reorder(model: Transformer) -> None:
-    """Put the coordinates of the words' vectors into our order, all through the model."""
+    """Permute the coordinates of the model's width into the order of `Sinusoidal`."""
     for name, parameter in model.named_parameters():
         axis = WIDTH_AXIS.get(name.rpartition(".")[2])
         if axis is not None:

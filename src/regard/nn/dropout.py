@@ -1,4 +1,4 @@
-"""Dropout whose random numbers follow from a seed and the place, so that nothing is kept."""
+"""Dropout whose mask is a function of a seed and the position, so that none is stored."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from regard import native
 from regard.errors import OptionError
 
 LEVELS = 2**15
+"""The resolution of the dropout probability."""
 
 
 class Dropout(nn.Module):
-    """x with a share of its numbers set to 0 and the others raised in turn, while training.
+    """x with a share of its elements set to 0 and the others scaled up, while training.
 
-    The share is exact to 1/32,768 and the raise is by the inverse of the true share that is kept,
-    so that the expected value is x. PyTorch's generator of the CPU decides the random numbers, so
-    `torch.manual_seed` does.
+    The share is rounded to 1/32,768 and the scale is the inverse of the rounded share that is kept,
+    so that the expected value is x. The seed is drawn from PyTorch's CPU generator
+    (`torch.manual_seed`).
 
     >>> Dropout(0.5).eval()(torch.ones(3))
     tensor([1., 1., 1.])
@@ -32,11 +33,11 @@ class Dropout(nn.Module):
         self.share = share
 
     def forward(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
-        """x, of any shape, and added to `onto` if that is given."""
+        """x of any shape after dropout, plus `onto` if it is given."""
         dropped = min(round(self.share * LEVELS), LEVELS - 1)
         if not self.training or dropped == 0:
             return x if onto is None else onto + x
-        if onto is not None:  # which is wider under autocast
+        if onto is not None:  # onto is wider under autocast
             x = x.to(torch.promote_types(x.dtype, onto.dtype))
         fits = x.dtype == torch.float32 and x.device.type == "cpu"
         if fits and (onto is None or onto.shape == x.shape) and native.loaded():

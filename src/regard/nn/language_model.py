@@ -1,4 +1,4 @@
-"""A model that says what comes next, and writing with it."""
+"""A decoder-only language model, and sampling from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from regard.nn.transformer import Decoder, Embedding
 
 
 class LanguageModel(nn.Module):
-    """A decoder alone, which says what comes next: trained on text, it writes text.
+    """A decoder-only language model.
 
     >>> model = LanguageModel(TransformerConfig.preset("tiny", vocabulary=50)).eval()
     >>> model(torch.tensor([[1, 5, 6]])).shape
@@ -40,7 +40,7 @@ class LanguageModel(nn.Module):
     def forward(
         self, tokens: Tensor, *, cache: Cache | None = None
     ) -> Float[Tensor, "b n vocabulary"]:
-        """The logits of the word after each of tokens ``(b, n)``."""
+        """The logits of the next word at each position of tokens ``(b, n)``."""
         return F.linear(self._hidden(tokens, cache), self.output, self.output_bias)
 
     def loss(
@@ -51,7 +51,7 @@ class LanguageModel(nn.Module):
         real: Tensor | None = None,
         smoothing: float | int = 0.0,
     ) -> Loss:
-        """The loss summed over the expected words that are `real` (bool ``(b, n)``), in chunks."""
+        """The loss summed over the expected words where `real` ``(b, n)`` is True, in chunks."""
         hidden = self._hidden(tokens, None)
         return loss_of_words(
             hidden, expected, real, self.output, self.output_bias, smoothing=smoothing
@@ -69,11 +69,10 @@ class LanguageModel(nn.Module):
         end: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Int[Tensor, "b n"]:
-        """tokens ``(b, n)`` and up to `length` more after them, drawn one by one (see `draw`).
+        """tokens ``(b, n)`` followed by up to `length` new ones, sampled one by one (see `draw`).
 
-        At temperature 0 always the likeliest. Once a sequence has said `end` it says nothing else;
-        when all have, writing stops. Dropout is as the mode of the model says: call ``eval()``
-        first.
+        At temperature 0, greedy. After `end` a sequence is filled with `end`; generation stops when
+        all sequences have ended. Call ``eval()`` first to disable dropout.
         """
         if tokens.dim() != 2 or tokens.shape[1] == 0:
             raise ShapeError(
@@ -97,7 +96,7 @@ class LanguageModel(nn.Module):
         return tokens
 
     def cache(self) -> Cache:
-        """An empty cache, for writing word by word."""
+        """An empty cache for incremental decoding."""
         return Cache(len(self.decoder.blocks))
 
     def _hidden(self, tokens: Tensor, cache: Cache | None) -> Tensor:
@@ -112,10 +111,10 @@ def draw(
     top_p: float | int | None = None,
     generator: torch.Generator | None = None,
 ) -> Int[Tensor, "b"]:
-    """One word per row of logits ``(b, vocabulary)``, drawn by its probability.
+    """One word per row of logits ``(b, vocabulary)``, sampled by its probability.
 
-    Only among the `top_k` likeliest, and of these only among the fewest that together have the
-    probability `top_p`. At temperature 0 the likeliest; the higher, the more even.
+    Among the `top_k` likeliest words, and of these among the fewest whose probabilities sum to
+    `top_p`. At temperature 0 the likeliest; higher temperatures flatten the distribution.
 
     >>> draw(torch.tensor([[0.0, 2.0, 1.0]]), top_k=1)
     tensor([1])
@@ -125,7 +124,7 @@ def draw(
     _check(logits, temperature, top_k, top_p)
     if temperature == 0:
         return logits.argmax(-1)
-    # The largest is 0, so that no temperature makes it infinite.
+    # With a maximum of 0, no temperature leads to overflow.
     logits = (logits - logits.amax(-1, keepdim=True)) / temperature
     p, words = likeliest(logits, top_k, top_p)
     p = torch.zeros_like(logits).scatter(-1, words, p)

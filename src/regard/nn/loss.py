@@ -1,9 +1,9 @@
-"""Cross-entropy that never holds tokens × vocabulary.
+"""Cross-entropy without the tokens × vocabulary matrix of logits.
 
-The last layer of a translator compares every token with every word of the vocabulary: for a batch
-of 4,096 tokens and 30,000 words half a gigabyte, several times over. Here projection, softmax and
-their gradients are computed for a few hundred tokens at a time, in one buffer. Under
-bfloat16's autocast the matrix products are in bfloat16, and all else in the dtype of the weights.
+For a batch of 4,096 tokens and 30,000 words that matrix has half a gigabyte, several times over.
+Here projection, softmax and their gradients are computed for a few hundred tokens at a time, in one
+buffer. Under bfloat16 autocast the matrix products are in bfloat16, all else in the dtype of the
+weights.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from regard.attention.call import autocast_disabled, product_dtype
 from regard.errors import DtypeError, OptionError, ShapeError, shape
 
 FAR = 1e10
-"""Sums of exponentials up to this, and down to its inverse, have lost nothing; nor has what their
-terms are multiplied with, unless it is itself near the end of float32's range, 1e±38."""
+"""Sums of exponentials between its inverse and this are safe from overflow and underflow, and so
+are products of their terms with numbers that are not themselves near 1e±38."""
 CHUNK = 2**21
-"""So many logits are held at once, 8 MiB in float32: few enough to stay in the caches."""
+"""The number of logits held at once: 8 MiB in float32, which stay in the processor's caches."""
 
 
 class Loss(NamedTuple):
-    """Sums over the tokens: divide by how many there are, all workers together."""
+    """Sums over the tokens; divide by their number over all workers."""
 
     total: Float[Tensor, ""]
-    """What training makes small: cross-entropy with label smoothing. Has a gradient."""
+    """The training objective: cross-entropy with label smoothing; differentiable."""
     likelihood: Float[Tensor, ""]
-    """The plain negative log-likelihood; has none. Its average's exponential is the perplexity."""
+    """The negative log-likelihood, without gradient; the exponential of its mean is perplexity."""
 
 
 def cross_entropy(
@@ -49,11 +49,11 @@ def cross_entropy(
     ``reduction="sum"`` and ``label_smoothing=s``, gradients included, in bounded memory.
 
     Args:
-        hidden: ``(tokens, width)``; leave out the padding, it costs as much as a word.
-        weight: ``(vocabulary, width)``, the shape of an embedding, so that the two can be one.
-        expected: ``(tokens,)``, numbers of words.
+        hidden: ``(tokens, width)``, without padding, which would cost as much as words.
+        weight: ``(vocabulary, width)``, the shape of an embedding, so that the two can be tied.
+        expected: ``(tokens,)``, ids of words.
         bias: ``(vocabulary,)``, added to the logits.
-        smoothing: the share of the target that is spread evenly over all words.
+        smoothing: the share of the target distribution that is uniform over all words.
 
     >>> hidden, weight = torch.eye(2), torch.tensor([[2.0, 0.0], [0.0, 2.0], [0.0, 0.0]])
     >>> cross_entropy(hidden, weight, torch.tensor([0, 1])).total
@@ -63,14 +63,14 @@ def cross_entropy(
     """
     _check(hidden, weight, expected, bias, smoothing)
     products = product_dtype(weight)
-    hidden = hidden.to(weight.dtype)  # which is wider under autocast
+    hidden = hidden.to(weight.dtype)  # the weight is wider under autocast
     try:
         with autocast_disabled(hidden.device):
             total, likelihood = _Chunks.apply(  # type: ignore[no-untyped-call]
                 hidden, weight, bias, expected, smoothing, products, torch.is_grad_enabled()
             )
     except (IndexError, RuntimeError):
-        # Only now, for looking at every number beforehand would cost time in every step.
+        # Checked only now: a check of all ids beforehand would slow down every step.
         _check_numbers(expected, len(weight))
         raise
     return Loss(total, likelihood)
@@ -87,7 +87,7 @@ def loss_of_words(
 ) -> Loss:
     """The cross-entropy of a decoder's vectors ``(b, n, width)`` with the words ``(b, n)``.
 
-    Only where `real`, bool ``(b, n)``, is True: padding costs nothing.
+    Restricted to where `real`, bool ``(b, n)``, is True, so that padding costs nothing.
     """
     if expected.shape != hidden.shape[:2]:
         raise ShapeError(
@@ -107,10 +107,10 @@ def loss_of_words(
 
 
 class _Chunks(torch.autograd.Function):
-    """The gradient is computed on the way, while the probabilities are there; then only scaled.
+    """Gradients are computed in the forward pass, with the probabilities; backward scales them.
 
     With p the probabilities, the gradient of the logits is p − (1 − s) · expected − s / vocabulary.
-    Its even part is the same for all, so it is added to the sums at the end and not to p.
+    The last term is constant, so it is added to the sums at the end instead of to p.
     """
 
     @staticmethod
@@ -142,7 +142,7 @@ class _Chunks(torch.autograd.Function):
             chosen[part] = logits.gather(1, words)[:, 0]
             total, log_total = _exponentials(logits, *given)
             log_p[part] = chosen[part] - log_total[:, 0]
-            # Never divided by their sums: what they are multiplied with is, which is narrower.
+            # Instead of the exponentials, the narrower factors are divided by their sums.
             logits.scatter_add_(1, words, (smoothing - 1) * total)
             if grad_bias is not None:
                 grad_bias += logits.T @ total[:, 0].reciprocal()
@@ -154,7 +154,7 @@ class _Chunks(torch.autograd.Function):
         likelihood = -log_p.sum()
         loss = (1 - smoothing) * likelihood
         if smoothing:
-            # Σ over words of the logits is one product with the sum of the weights.
+            # The mean of the logits is a product with the mean of the weights.
             mean_weight = weight.mean(0)
             mean = hidden @ mean_weight + (0 if bias is None else bias.mean())
             loss = loss + smoothing * (chosen - log_p - mean).sum()
@@ -198,10 +198,7 @@ def _project(rows: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> 
 
 
 def _all_near_one(sums: Float[Tensor, "*rows"]) -> bool:
-    """Whether exponentials with these sums lost nothing to float32's range.
-
-    Then no row's maximum has to be subtracted first; NaN and 0 are not near.
-    """
+    """Whether exponentials with these sums neither overflowed nor underflowed; False for NaN."""
     least, most = torch.aminmax(sums)
     return least.item() > 1 / FAR and most.item() < FAR
 
@@ -209,9 +206,9 @@ def _all_near_one(sums: Float[Tensor, "*rows"]) -> bool:
 def _exponentials(
     logits: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None
 ) -> tuple[Float[Tensor, "rows 1"], Float[Tensor, "rows 1"]]:
-    """The sums of each row's exponentials, which are written over the logits; and their logarithm.
+    """The sums of each row's exponentials, which overwrite the logits, and their logarithms.
 
-    While no logit is far from 0, no row's maximum has to be subtracted first.
+    The row maximum is subtracted only if the exponentials overflow or underflow without.
     """
     if logits.dtype != torch.float16:
         total = logits.exp_().sum(1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Attention as a layer: without parameters, and with queries, keys, values and several heads."""
+"""Attention layers: self-attention without parameters, and multi-head attention."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from torch import Tensor, nn
 from regard.attention import Bias, Mask, Rotary, attend, look
 from regard.attention.scores import Score
 from regard.errors import DtypeError, OptionError, ShapeError, shape
-from regard.nn._affine import affine, heads
 from regard.nn.cache import KeyValues
+from regard.nn.native_layers import affine
 
 if TYPE_CHECKING:
     from regard.walkthrough import Steps
 
 
 class SelfAttention(nn.Module):
-    """Self-attention without parameters: every vector becomes an average of all of them.
-
-    What it does is decided by what feeds it alone.
+    """Self-attention without parameters: every vector becomes a weighted average of all of them.
 
     >>> layer = SelfAttention()
     >>> layer(torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
@@ -54,16 +52,16 @@ class SelfAttention(nn.Module):
 
 
 class MultiHeadAttention(nn.Module):
-    """Attention with learned queries, keys and values, in several heads at once.
+    """Multi-head attention with learned projections.
 
     head_i = attend(x W_Q, c W_K, c W_V) in columns i of each; output = (head_1, …, head_h) W_O.
     The context c is x itself for self-attention, another sequence for cross-attention.
 
     Args:
         width: of x and of the result.
-        heads: how many; each is width / heads wide, so that all cost about as much as one.
-        kv_heads: how many heads keys and values have, a divisor of heads; as many, if not said.
-        position: `Rotary` (of the head's width) turns queries and keys; `ALiBi` or
+        heads: number of heads, each of width / heads.
+        kv_heads: number of heads of keys and values, a divisor of `heads`, which is the default.
+        position: `Rotary` (of the head's width) rotates queries and keys; `ALiBi` or
             `RelativeBias` is added to the scores.
         dropout: of the weights, while training.
         bias: whether the four projections have one.
@@ -143,8 +141,8 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "*b n width"]:
         """x ``(n, width)`` or ``(b, n, width)`` to vectors of the same shape.
 
-        Looks at `context`, or at x itself. With a cache, x follows on what the layer has read
-        before and looks at that as well; a context is read once, and kept.
+        Attends to `context`, or to x itself. With a cache, x continues the cached words and attends
+        to them as well; a context is projected once and then cached.
         """
         q, k, v, bias = self.project(x, context, cache)
         dropout = self.dropout if self.training else 0.0
@@ -236,7 +234,7 @@ class MultiHeadAttention(nn.Module):
         if context is None:
             q, k, v = self._project_all(x)
             start = 0 if cache is None else cache.length
-            q, k = self._turned(q, start), self._turned(k, start)
+            q, k = self._rotated(q, start), self._rotated(k, start)
             if cache is not None:
                 k, v = cache.append(k, v)
         else:
@@ -246,19 +244,19 @@ class MultiHeadAttention(nn.Module):
         return q, k, v, bias if bias is not None and isinstance(bias, Bias) else None
 
     def _queries(self, x: Tensor) -> Float[Tensor, "b h q d"]:
-        return self._turned(self._split(affine(x, self.w_q, self.b_q), self.heads))
+        return self._rotated(self._split(affine(x, self.w_q, self.b_q), self.heads))
 
     def _project_context(
         self, context: Tensor, cache: KeyValues | None
     ) -> tuple[Float[Tensor, "b g k d"], Float[Tensor, "b g k d"]]:
-        """Keys and values of another sequence, which a cache remembers."""
+        """Keys and values of another sequence, cached if there is a cache."""
         if cache is not None and cache.length:
             return cache.known()
-        k = self._turned(self._split(affine(context, self.w_k, self.b_k), self.kv_heads))
+        k = self._rotated(self._split(affine(context, self.w_k, self.b_k), self.kv_heads))
         v = self._split(affine(context, self.w_v, self.b_v), self.kv_heads)
         return (k, v) if cache is None else cache.append(k, v)
 
-    def _turned(self, x: Tensor, start: int = 0) -> Tensor:
+    def _rotated(self, x: Tensor, start: int = 0) -> Tensor:
         return self.position(x, offset=start) if isinstance(self.position, Rotary) else x
 
     def _packed(self) -> tuple[Tensor, Tensor | None]:
@@ -267,13 +265,13 @@ class MultiHeadAttention(nn.Module):
         bias = torch.cat([b for b in biases if b is not None]) if self.b_q is not None else None
         return torch.cat((self.w_q, self.w_k, self.w_v), 1), bias
 
-    def _project_all(
-        self, x: Tensor, packed: tuple[Tensor, Tensor | None] | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _project_all(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of x in one product, which is faster than three."""
-        weight, bias = self._packed() if packed is None else packed
-        x = affine(x if x.dim() == 3 else x.unsqueeze(0), weight, bias)
-        q, k, v = heads(x, [self.heads, self.kv_heads, self.kv_heads], self.head_width)
+        counts = (self.heads, self.kv_heads, self.kv_heads)
+        widths = [count * self.head_width for count in counts]
+        x = affine(x if x.dim() == 3 else x.unsqueeze(0), *self._packed())
+        parts = torch.split(x, widths, -1)
+        q, k, v = (self._split(part, count) for part, count in zip(parts, counts, strict=True))
         return q, k, v
 
     def _check(self, x: Tensor, context: Tensor) -> None:

@@ -10,10 +10,10 @@ from torch import Tensor
 def likeliest(
     logits: Float[Tensor, "rows vocabulary"], top_k: int | None, top_p: float | int | None
 ) -> tuple[Float[Tensor, "rows kept"], Int[Tensor, "rows kept"]]:
-    """Probabilities to draw by, and the words they belong to, likeliest first.
+    """Probabilities for sampling and the words they belong to, likeliest first.
 
-    Only the `top_k` likeliest words are kept, and of these the fewest that together have the
-    probability `top_p`; the others have 0. All words, in order, if neither is given.
+    Of the `top_k` likeliest words, those beyond the fewest that sum to `top_p` have probability 0.
+    All words, in order of their ids, if neither is given.
 
     Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020 (`top_p`).
     """

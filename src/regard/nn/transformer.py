@@ -16,19 +16,19 @@ from torch.nn import functional as F
 from regard import native
 from regard.attention import Learned, Mask, Sinusoidal, causal
 from regard.errors import OptionError, ShapeError, shape
-from regard.nn._affine import affine
 from regard.nn.blocks import Block, norm
 from regard.nn.cache import Cache
 from regard.nn.config import TransformerConfig
 from regard.nn.dropout import Dropout
 from regard.nn.loss import Loss, loss_of_words
+from regard.nn.native_layers import affine
 
 BEGINS = ("▁", "Ġ")
-"""How pieces begin that begin a word, in the tokenizers that mark these."""
+"""The marks of pieces that begin a word, in tokenizers that have such marks."""
 
 
 class Encoder(nn.Module):
-    """A stack of blocks in which every word looks at every word. ``(b, n, width)`` in and out.
+    """A stack of blocks in which every word attends to every word. ``(b, n, width)`` in and out.
 
     >>> encoder = Encoder(TransformerConfig.preset("tiny"))
     >>> encoder(torch.zeros(2, 5, 128)).shape
@@ -44,13 +44,13 @@ class Encoder(nn.Module):
     def forward(
         self, x: Tensor, *, mask: Mask | Tensor | None = None
     ) -> Float[Tensor, "b n width"]:
-        """The contextual vectors of x. `mask` tells which words are there, such as padding(…)."""
+        """The contextual vectors of x; `mask` hides padding: ``padding(lengths)``."""
         for layer in self.layers(x, mask=mask):
             x = layer
         return x
 
     def layers(self, x: Tensor, *, mask: Mask | Tensor | None = None) -> Iterator[Tensor]:
-        """x after each block in turn, and at last after the final norm."""
+        """x after each block, and finally after the last norm."""
         _check_vectors("Encoder", x, self.width)
         for block in self.blocks:
             x = block(x, mask=mask)
@@ -59,9 +59,9 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """A stack of blocks in which a word looks at itself, those before it, and at an encoder.
+    """A stack of blocks in which a word attends to itself, earlier words and an encoder's output.
 
-    Without ``cross`` there is no encoder: a language model. ``(b, n, width)`` in and out.
+    Without ``cross`` there is no encoder, as in a language model. ``(b, n, width)`` in and out.
 
     >>> decoder = Decoder(TransformerConfig.preset("tiny"))
     >>> decoder(torch.zeros(2, 5, 128), torch.zeros(2, 7, 128)).shape
@@ -85,8 +85,8 @@ class Decoder(nn.Module):
     ) -> Float[Tensor, "b n width"]:
         """x after all blocks; with a cache, x continues where the last call ended.
 
-        Padding at the end of x needs no mask: no word before it sees it. x may hold several
-        sequences for each sentence of the memory, one after the other.
+        Padding at the end of x needs no mask, since the decoder is causal. x may hold several
+        consecutive sequences for each sentence of the memory.
         """
         self.check(x, memory)
         for i, block in enumerate(self.blocks):
@@ -97,7 +97,7 @@ class Decoder(nn.Module):
         return self.norm(x)  # type: ignore[no-any-return]
 
     def check(self, x: Tensor, memory: Tensor | None) -> None:
-        """Raise if these are not what `forward` takes."""
+        """Raise if `forward` does not accept these."""
         _check_vectors("Decoder", x, self.width)
         if self.cross and memory is None:
             raise ShapeError("Decoder: memory is missing; pass what the encoder returned")
@@ -120,7 +120,7 @@ class Decoder(nn.Module):
 
 @runtime_checkable
 class WordVectors(Protocol):
-    """What `Embedding.from_vectors` needs to know of word vectors: `regard.Vectors` has it."""
+    """The interface of word vectors for `Embedding.from_vectors`, such as `regard.Vectors`."""
 
     @property
     def width(self) -> int: ...
@@ -131,7 +131,7 @@ class WordVectors(Protocol):
 
 
 class Embedding(nn.Module):
-    """Numbers of subwords to vectors: rows of a table, times √width, and their positions."""
+    """Subword ids to vectors: rows of a table, times √width, plus their positions."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
@@ -153,18 +153,18 @@ class Embedding(nn.Module):
         *,
         frozen: bool = False,
     ) -> Embedding:
-        """An embedding that starts from word vectors: a piece that is a whole word gets its vector.
+        """An embedding initialized from word vectors, for pieces that are whole words.
 
-        The table holds vectors / √width, so that what comes out for the word, before its position
-        is added, is its vector. Other pieces are drawn at random, with the spread of those found.
+        The table holds vectors / √width, so that the embedding of a word, before its position is
+        added, is its vector. Other pieces are random, with the standard deviation of the vectors.
 
         Args:
             vectors: `regard.Vectors`, or anything with `width`, ``in`` and ``[word]``.
-            tokenizer: a `regard.text.Tokenizer`, one of Hugging Face's, or the list of pieces or
-                words that numbers stand for. ``▁``, ``Ġ`` and ``##`` tell pieces that begin a word
-                from those that continue a word.
-            config: of the model it is for; if not given, one of the vectors' width.
-            frozen: whether the table stays as it is while the model is trained.
+            tokenizer: a `regard.text.Tokenizer`, one of Hugging Face's, or a list of pieces or
+                words by id. ``▁``, ``Ġ`` and ``##`` distinguish pieces that begin a word from those
+                that continue one.
+            config: of the model; by default one of the vectors' width.
+            frozen: whether the table is excluded from training.
         """
         pieces = _pieces(tokenizer)
         if config is None:
@@ -238,10 +238,10 @@ class Transformer(nn.Module):
     def forward(
         self, source: Tensor, target: Tensor, *, source_mask: Mask | Tensor | None = None
     ) -> Float[Tensor, "b t vocabulary"]:
-        """The logits of the word after each of the target's, given the source.
+        """The logits of the next word at each position of the target, given the source.
 
-        source ``(b, s)``, target ``(b, t)``: numbers of subwords, the target shifted by one (it
-        begins with the start token). `source_mask` hides padding: ``padding(lengths)``.
+        source ``(b, s)``, target ``(b, t)``: subword ids, the target shifted by one (it begins with
+        the start token). `source_mask` hides padding: ``padding(lengths)``.
         """
         memory = self.encode(source, source_mask=source_mask)
         return self.logits(self.decode(target, memory, source_mask=source_mask))
@@ -265,7 +265,7 @@ class Transformer(nn.Module):
         return self.decoder(x, memory, memory_mask=source_mask, cache=cache)  # type: ignore[no-any-return]
 
     def logits(self, hidden: Tensor) -> Float[Tensor, "*b vocabulary"]:
-        """How well each word of the vocabulary fits, before the softmax."""
+        """The logits of the vocabulary for the decoder's vectors."""
         if isinstance(self.output, native.Int8Matrix):
             return affine(hidden, self.output.T, self.output_bias)
         return F.linear(hidden, self.output, self.output_bias)
@@ -280,7 +280,7 @@ class Transformer(nn.Module):
         real: Tensor | None = None,
         smoothing: float | int = 0.0,
     ) -> Loss:
-        """The loss summed over the expected words that are `real` (bool ``(b, t)``), in chunks."""
+        """The loss summed over the expected words where `real` ``(b, t)`` is True, in chunks."""
         memory = self.encode(source, source_mask=source_mask)
         hidden = self.decode(target, memory, source_mask=source_mask)
         return loss_of_words(
@@ -288,31 +288,31 @@ class Transformer(nn.Module):
         )
 
     def cache(self, room: int = 0) -> Cache:
-        """An empty cache, for writing word by word; with room for so many words, if it is said."""
+        """An empty cache for incremental decoding, with memory for `room` words."""
         return Cache(len(self.decoder.blocks), room)
 
 
 def _pieces(tokenizer: Any) -> list[str]:
-    """The piece that each number stands for."""
-    if hasattr(tokenizer, "get_vocab"):  # as Hugging Face's have
+    """The pieces by id."""
+    if hasattr(tokenizer, "get_vocab"):  # Hugging Face
         numbers = tokenizer.get_vocab()
         return sorted(numbers, key=lambda piece: numbers[piece])
     return list(getattr(tokenizer, "vocabulary", tokenizer))
 
 
 def _whole_words(pieces: Sequence[str], decode: Any) -> dict[int, str]:
-    """The numbers of those pieces that are or begin a word, and how they are spelled."""
+    """The pieces that are or begin a word, without marks, by id."""
     if not any(piece.startswith(BEGINS) for piece in pieces):
         return {i: piece for i, piece in enumerate(pieces) if not piece.startswith("##")}
     whole = {
         i: piece.lstrip("".join(BEGINS))
         for i, piece in enumerate(pieces)
-        # Punctuation marks stand right behind a word, and are words all the same.
+        # Punctuation follows a word without a mark, and is a word of its own.
         if piece.startswith(BEGINS) or not any(letter.isalnum() for letter in piece)
     }
     if decode is None:
         return whole
-    return {i: decode([i]).strip() for i in whole}  # which knows what stands for bytes
+    return {i: decode([i]).strip() for i in whole}  # decodes byte-level pieces
 
 
 def _check_vectors(caller: str, x: Tensor, width: int) -> None:

@@ -1,9 +1,9 @@
-"""x W + b, and what becomes of it, by the fastest way on a CPU."""
+"""Affine maps and layer norm, by native operators where these are faster."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard import native
@@ -11,7 +11,7 @@ from regard.attention.call import wrapped_by_torch_func
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x ``(…, d_in)`` times weight ``(d_in, d_out)``, and the bias added."""
+    """x ``(…, d_in)`` times weight ``(d_in, d_out)``, plus the bias."""
     (d_in, d_out), width = weight.shape, x.shape[-1]
     if isinstance(weight, native.Int8Matrix) and weight.multiplies and x.dtype == torch.float32:
         return native.Int8Product.apply(x, weight, bias)  # type: ignore[no-any-return, no-untyped-call]
@@ -32,15 +32,23 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     elsewhere = x.device.type != "cpu" or d_in == 0
     if bias is None or elsewhere or wrapped_by_torch_func(x, weight, bias):
         return F.linear(x, weight.T, bias)
-    # In two steps: in one, torch copies the bias to every row before it multiplies.
+    # Two steps: addmm would first copy the bias to every row.
     y = torch.mm(x.reshape(-1, width), weight).add_(bias)
     return y.view(*x.shape[:-1], d_out)
 
 
-def heads(x: Tensor, counts: list[int], width: int) -> list[Tensor]:
-    """Columns of x ``(b, n, …)`` as several times so many heads ``(b, h, n, width)``."""
-    parts = torch.split(x, [count * width for count in counts], -1)
-    return [
-        part.view(*x.shape[:2], count, width).transpose(1, 2)
-        for part, count in zip(parts, counts, strict=True)
-    ]
+class LayerNorm(nn.LayerNorm):
+    """`torch.nn.LayerNorm`, native where no gradient is needed."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (torch names it so)
+        """The normalized input ``(…, width)``, times the weight, plus the bias."""
+        if (
+            self.normalized_shape == input.shape[-1:]
+            and self.weight is not None
+            and self.bias is not None
+            and input.shape[-1] % 16 == 0
+            and native.fits(4 * input.numel(), input, self.weight, self.bias)
+        ):
+            args = (x.contiguous() for x in (input, self.weight, self.bias))
+            return torch.ops.regard.layer_norm(*args, self.eps)  # type: ignore[no-any-return]
+        return super().forward(input)
