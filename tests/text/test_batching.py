@@ -355,6 +355,18 @@ def test_bad_numbers(make: Make) -> None:
         assert str(caught.value) == message
 
 
+def test_some_of_what_the_decoder_reads_is_unknown() -> None:
+    torch.manual_seed(0)
+    batch = Batch.of([[7, 8]] * 500, [[5, 6, 9, 4]] * 500)
+    found = batch.with_unknown(0.25)
+    hidden = found.target == Tokenizer.unknown
+    assert not hidden[:, 0].any()
+    assert torch.equal(found.target[~hidden], batch.target[~hidden])
+    assert hidden[:, 1:].double().mean(0).tolist() == pytest.approx([0.25] * 4, abs=0.06)
+    assert torch.equal(found.expected, batch.expected)
+    assert torch.equal(found.source, batch.source)
+
+
 @pytest.mark.skipif(not DATA.is_dir(), reason="Multi30k is not beside the repository")
 def test_multi30k(tmp_path: Path) -> None:
     files = DATA / "train.en", DATA / "train.de"

@@ -189,7 +189,7 @@ def test_numbers_that_are_not_there() -> None:
     words = read(word_piece(), "it slept")
     with pytest.raises(OptionError, match="word 9, but there are 4, numbered from 0"):
         words.find(9)
-    with pytest.raises(WordError, match="no word stands at character 2"):
+    with pytest.raises(WordError, match="no word at character 2"):
         words.at(2)
 
 

@@ -70,6 +70,7 @@ def test_no_warmup_begins_at_the_top() -> None:
         ({"learning_rate": math.inf}, "learning_rate=inf, expected a finite number"),
         ({"weight_decay": math.nan}, "weight_decay=nan, expected a finite number"),
         ({"clip": math.inf}, "clip=inf, expected a finite number"),
+        ({"word_dropout": 1.0}, "word_dropout=1.0, expected 0 up to, but not including, 1"),
         ({"smoothing": math.nan}, "smoothing=nan, expected 0 up to"),
         ({"seed": 10**19}, "seed is too large, expected at most 18 digits"),
     ],

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer
-from regard.translate.repetition import LEAST, PERIOD, REPEATS, Loops
+from regard.translate.repetition import PERIOD, REPEATS, Loops
 from regard.translate.search import longest, search
 from regard.translate.strategies import Beam, Greedy, Sampling, Strategy
 
@@ -34,12 +34,12 @@ def stubborn(seed: int) -> Transformer:
 
 
 def is_loop(tokens: tuple[int, ...]) -> bool:
-    """The definition, in plain words: at least four times the same, at least eight subwords."""
-    for period in range(1, PERIOD + 1):
-        count = max(REPEATS, -(-LEAST // period))
-        if tokens[-period * count :] == tokens[-period:] * count and len(tokens) >= period * count:
-            return True
-    return False
+    """The definition, in plain words: at least four times the same."""
+    return any(
+        len(tokens) >= period * REPEATS
+        and tokens[-period * REPEATS :] == tokens[-period:] * REPEATS
+        for period in range(1, PERIOD + 1)
+    )
 
 
 def has_loop(tokens: tuple[int, ...]) -> bool:
@@ -77,6 +77,8 @@ def test_what_others_are_in_the_batch_does_not_matter() -> None:
 def test_a_source_that_repeats_itself_may_be_translated() -> None:
     said = (7, 7, 7, 7, 7, 7, 7, 7)
     assert Loops([[4, 5]]).cut(0, said) == (7,)
+    assert Loops([[4, 5]]).cut(0, said[:4]) == (7,)
+    assert Loops([[4, 5]]).cut(0, said[:3]) == said[:3]
     assert Loops([[9] * 8]).cut(0, said) == said
     assert Loops([[9] * 8]).cut(0, said * 3) == (7,)
     assert Loops([[9, 8] * 6]).cut(0, (5, 6, 7) * 6) == (5, 6, 7) * 6

@@ -23,7 +23,7 @@ from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer, padded
 from regard.translate import search as module
 from regard.translate import writing
-from regard.translate.search import Hypothesis, _drawn, best_words, longest, search
+from regard.translate.search import Hypothesis, _sampled, best_words, longest, search
 from regard.translate.strategies import Beam, Greedy, Sampling
 
 START, END = Tokenizer.start, Tokenizer.end
@@ -193,7 +193,7 @@ def test_when_finished_sentences_leave_is_a_matter_of_speed_alone(
     model = sharp(replace(CONFIG, position=position), end=2.0)
     texts = sources(12)
     wanted = search(model, texts, Beam(3), n_best=3, most=2 * MOST)
-    monkeypatch.setattr(module, "FEW", share)
+    monkeypatch.setattr(module, "FINISHED_SHARE", share)
     found = search(model, texts, Beam(3), n_best=3, most=2 * MOST)
     assert [[one.tokens for one in ranked] for ranked in found] == [
         [one.tokens for one in ranked] for ranked in wanted
@@ -233,7 +233,7 @@ def test_logits_are_held_a_few_at_a_time(
 ) -> None:
     model, texts = sharp(end=2.0), sources(12)
     wanted = search(model, texts, how)
-    monkeypatch.setattr(writing, "ROOM", 6 * CONFIG.vocabulary)
+    monkeypatch.setattr(writing, "LOGITS", 6 * CONFIG.vocabulary)
     rows = counted(monkeypatch)
     found = search(model, texts, how)
     assert max(rows) == 6
@@ -410,7 +410,7 @@ def test_a_word_that_cannot_be_is_never_likely(dtype: torch.dtype) -> None:
 def shares(logits: list[float], how: Sampling, count: int = 4000) -> list[float]:
     """How often each word is drawn, with chances spread evenly."""
     chances = (torch.arange(count, dtype=torch.float64) + 0.5) / count
-    words = _drawn(torch.tensor(logits).expand(count, -1), how, chances)
+    words = _sampled(torch.tensor(logits).expand(count, -1), how, chances)
     return [float((words == word).double().mean()) for word in range(len(logits))]
 
 
@@ -554,7 +554,7 @@ def test_the_largest_penalties_leave_numbers(penalty: float) -> None:
 
 def test_wide_beams_find_the_same_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = search(sharp(end=2.0), sources(5), Beam(4), n_best=4)
-    monkeypatch.setattr(module, "SIDE_BY_SIDE", 3)
+    monkeypatch.setattr(module, "WIDEST_TREE", 3)
     monkeypatch.setattr(module, "Tree", None)
     found = search(sharp(end=2.0), sources(5), Beam(4), n_best=4)
     assert [[one.tokens for one in ranked] for ranked in found] == [

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from regard import files
 from regard.errors import FileError
 from regard.vectors import Vectors, cache
 
@@ -185,14 +186,14 @@ def test_a_folder_that_may_not_be_written_to(
     path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then the cache is in the user's folder; and where that is none, in memory."""
-    real = cache.tempfile.mkstemp
+    real = files.tempfile.mkstemp
 
     def refusing(**where: object) -> tuple[int, str]:  # root may write anywhere
         if where["dir"] == path.parent:
             raise PermissionError(13, "Permission denied")
         return real(**where)
 
-    monkeypatch.setattr(cache.tempfile, "mkstemp", refusing)
+    monkeypatch.setattr(files.tempfile, "mkstemp", refusing)
     read = times_read(monkeypatch)
     for _ in range(2):
         v = Vectors.load(path)
@@ -212,7 +213,7 @@ def test_a_full_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     v = Vectors.load(path)
     assert not is_mapped(v)
     assert np.array_equal(v.matrix, numbers())
@@ -231,12 +232,12 @@ def test_a_bad_file_leaves_nothing_behind(path: Path) -> None:
 
 
 def test_what_a_killed_process_left_is_removed(path: Path) -> None:
-    old, new = path.with_name(f"{NAME}.old"), path.with_name(f"{NAME}.new")
+    old, new = path.with_name(f".{NAME}.old"), path.with_name(f".{NAME}.new")
     for one in (old, new):
         one.write_bytes(b"half")
     os.utime(old, (1e9, 1e9))
     Vectors.load(path)
-    assert sorted(one.name for one in path.parent.iterdir()) == [NAME, f"{NAME}.new", "v.txt"]
+    assert sorted(one.name for one in path.parent.iterdir()) == [f".{NAME}.new", NAME, "v.txt"]
 
 
 def test_a_file_that_changes_while_it_is_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -218,9 +218,9 @@ def test_what_is_written_is_read(
         (BINARY[:-20],
          "byte 35: the file ends within the vector of 'cat', word 2 of 3: 10 of 12 bytes; "
          "fetch it again"),
-        (BINARY[:-17], "byte 38: the file ends behind 2 of the 3 words that line 1 counts; "
+        (BINARY[:-17], "byte 38: the file ends after 2 of the 3 words that line 1 counts; "
                        "fetch it again"),
-        (BINARY[:21], "byte 21: the file ends behind 1 of the 3 words that line 1 counts; "
+        (BINARY[:21], "byte 21: the file ends after 1 of the 3 words that line 1 counts; "
                       "fetch it again"),
         (BINARY + b"x", "byte 55: the file continues after the 3 words that line 1 counts; "
                         "the count is wrong"),
@@ -230,7 +230,7 @@ def test_what_is_written_is_read(
          "byte 15: the vector of 'b' has nan, expected finite numbers"),
         (packed(["a", "b"], [[1.0, 2.0], [3.0, 1.0]]).replace(b"b ", b"\xff "),
          "byte 15: the word is not UTF-8 text (invalid start byte)"),
-        (b"1 1\n" + b"\0" * 20_000, "byte 4: no word of word 1 ends here"),
+        (b"1 1\n" + b"\0" * 20_000, "byte 4: word 1 has no end"),
         (b"\xba\x16\x4f\x2f" + bytes(50),
          "not a file of word vectors, but a fastText model; write its vectors as a .vec file"),
         (b"\x80\x04" + bytes(50),

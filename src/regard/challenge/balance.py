@@ -1,9 +1,9 @@
-"""Drawing the sentences of the reference grammar in balance.
+"""Balanced sampling of the reference grammar.
 
 A cell is a frame with the genders of its two nouns. From each cell the two readings are drawn in
-turn, so that neither the frame nor the genders nor the place of a noun tells which one *it* is;
-a cell ends with its poorer reading. The cells of a frame are drawn alike, and frames as the square
-root of what they can say, so that the small ones are seen and do not repeat themselves too soon.
+turn, so that neither frame, genders nor order of the nouns predict the referent; a cell ends with
+its smaller reading. The cells of a frame are drawn uniformly, and frames in proportion to the
+square root of their size, so that small ones occur but are not exhausted too soon.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from regard.challenge.reference import (
 from regard.challenge.wording import Wording
 
 SAME_GENDER = 0.05
-"""How often, in training, both nouns have one gender, so that the pronoun tells nothing."""
+"""Share of training sentences whose nouns have the same gender, and so the same pronoun."""
 COMMON = 0.5
-"""How often a sentence is said in a common way."""
+"""Share of sentences in common wordings."""
 
 Core = tuple[Wording, Noun, Noun]
-"""What a sentence says, before it is decided how."""
+"""The content of a sentence, without its wording."""
 Cell = tuple[list[Core], list[Core]]
-"""What can be said where *it* is the first noun, and where it is the second."""
+"""The contents where *it* refers to the first noun, and to the second."""
 
 
 @cache
@@ -63,7 +63,7 @@ def cells(split: str) -> dict[str, dict[str, Cell]]:
 
 @cache
 def size(split: str) -> int:
-    """How many sentences can be drawn in balance."""
+    """The number of balanced sentences of a split."""
     return sum(
         2 * min(sum(way.count(a, b) for way, a, b in reading) for reading in cell)
         for of_frame in cells(split).values()
@@ -72,7 +72,7 @@ def size(split: str) -> int:
 
 
 class _Ways:
-    """The ways to say these things, common or not, drawn one after the other."""
+    """The common or the other wordings of these contents, drawn without replacement."""
 
     def __init__(self, cores: list[Core], common: bool, random: Random) -> None:
         self._cores, self._common = cores, common
@@ -92,7 +92,7 @@ class _Ways:
 
 
 class _Reading:
-    """One reading of a cell: common and other ways in the share that is wanted."""
+    """One reading of a cell: common and other wordings, in the share `COMMON`."""
 
     def __init__(self, cores: list[Core], random: Random) -> None:
         self._random = random
@@ -126,7 +126,7 @@ class _Cell:
 
 
 def draw(split: str, seed: int) -> Iterator[Pair]:
-    """All sentences that can be drawn in balance, each once, in an order that the seed decides."""
+    """All balanced sentences of a split, each once, in an order determined by the seed."""
     random = Random(f"reference {split} {seed}")
     frames, weights = [], []
     for of_frame in cells(split).values():

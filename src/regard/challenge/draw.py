@@ -1,15 +1,16 @@
-"""Drawing without replacement from spaces too large to write out."""
+"""Sampling without replacement from large ranges."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
 
 
 class Draw:
-    """The numbers below a size, each once, in an order that the random numbers decide.
+    """The numbers below a size, each once, in random order.
 
-    A Fisher–Yates shuffle that keeps only the places it has changed, so that its memory grows
-    with what was drawn and not with the size.
+    A Fisher–Yates shuffle that stores changed places only: its memory grows with the numbers drawn,
+    not with the size.
 
     >>> draw = Draw(5, Random(0))
     >>> sorted(draw.next() for _ in range(5))
@@ -22,7 +23,7 @@ class Draw:
         self._moved: dict[int, int] = {}
 
     def next(self) -> int:
-        """A number that was not drawn yet."""
+        """A number that has not been drawn."""
         place = self._random.randrange(self.left)
         self.left -= 1
         drawn = self._moved.get(place, place)
@@ -30,3 +31,16 @@ class Draw:
         if place != self.left:
             self._moved[place] = last
         return drawn
+
+
+def digits(number: int, sizes: Iterable[int]) -> tuple[list[int], int]:
+    """The digits of a number in a mixed base, the lowest first, and the rest.
+
+    >>> digits(17, (2, 3))
+    ([1, 2], 2)
+    """
+    found = []
+    for size in sizes:
+        number, digit = divmod(number, size)
+        found.append(digit)
+    return found, number

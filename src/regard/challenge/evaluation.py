@@ -1,4 +1,4 @@
-"""Which reading a German translation has chosen."""
+"""Which reading a German translation has."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from regard.challenge.senses import WORDS
 
 _CONJUNCTIONS = "weil da denn obwohl obgleich sodass dass bevor ehe nachdem als wenn damit bis"
 CONJUNCTIONS = frozenset(re.findall(r"\w+", _CONJUNCTIONS))
-"""Words that open the clause of the pronoun."""
+"""Words that begin the clause of the pronoun."""
 _WORDS = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*|[.,;:!?]")
 _GENDER = {word: gender for gender, words in PRONOUNS.items() for word in words}
 COMPOUND = 6
-"""From so many letters on, a noun is also recognised as the end of a longer word."""
+"""Minimum letters of a noun that is also recognised as the end of a compound."""
 
 
 def chosen_gender(translation: str) -> str | None:
     """The gender (m, f, n) of the first er, ihn, sie or es in the clause about *it*.
 
-    The clause begins behind the first conjunction (*weil*, *denn*, *obwohl* …), wherever that
-    stands; without one, behind the first punctuation mark that something follows.
+    The clause begins after the first conjunction (*weil*, *denn*, *obwohl* …), or else after the
+    first punctuation mark.
 
     >>> chosen_gender("Das Tier überquerte die Straße nicht, denn sie war zu breit.")
     'f'
@@ -38,9 +38,9 @@ def chosen_gender(translation: str) -> str | None:
 
 
 def judge_reference(pair: Pair, translation: str) -> bool | None:
-    """Whether the pronoun has the gender of the noun that *it* stands for.
+    """Whether the pronoun has the gender of the noun that *it* refers to.
 
-    A wrong gender is not held against a translation that calls the noun by another name.
+    None instead of False if the translation uses another noun.
     """
     gender = chosen_gender(translation)
     referent = NOUNS[str(pair.referent)]
@@ -58,7 +58,7 @@ def judge_reference(pair: Pair, translation: str) -> bool | None:
 
 
 def judge_sense(pair: Pair, translation: str) -> bool | None:
-    """Whether the noun of the right sense is there, and that of no other."""
+    """Whether the translation has the noun of the right sense only; None if both or none."""
     forms = {form: one.name for one in WORDS[pair.word] for form in one.forms}
     right = wrong = False
     for word in _WORDS.findall(translation):
@@ -73,7 +73,7 @@ def judge_sense(pair: Pair, translation: str) -> bool | None:
 def _is(word: str, form: str) -> bool:
     """Whether a word of a translation is this form, or a compound that ends in it.
 
-    Compounds only of long forms: *Verkäufer* does not end in *Ufer* for nothing.
+    Compounds only of long forms: *Verkäufer* ends in *Ufer*, but is no compound of it.
     """
     lower = word.lower()
     if not word[0].isupper():

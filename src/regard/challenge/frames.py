@@ -1,7 +1,7 @@
 """The frames of the reference grammar, read from ``tables/frames.txt``.
 
-A frame is a main clause with two nouns, and what can be said behind it of *it*, which is the one
-or the other.
+A frame is a main clause with two nouns, and predicates of the clause after it, in which *it* refers
+to one of the nouns.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from regard.challenge.table_files import rows
 
 @dataclass(frozen=True)
 class Link:
-    """What joins the main clause and the clause of *it*, in both languages."""
+    """What links the main clause and the clause of *it*, in both languages."""
 
     english: str
     german: str
     last: bool = True
-    """Whether the German verb stands last behind it."""
+    """Whether the German verb comes last after it."""
 
 
 _SENTENCE = Link(". ", ". ", last=False)
@@ -39,7 +39,7 @@ LINKS = {
     "until": (Link(" until ", ", bis "),),
     "next": (_SENTENCE,),
 }
-"""By the name that a frame calls them; the first of each is the common one."""
+"""Links by name; the first of each is the common one."""
 DEGREES = {"too": ("too", "much too", "so", "very"), "very": ("", "very", "so"), "plain": ("",)}
 PAST_ADVERBS = (
     ("yesterday", "gestern"),
@@ -53,10 +53,10 @@ SADLY = ("unfortunately,", "leider")
 
 @dataclass(frozen=True)
 class Main:
-    """A main clause in both languages and the tense of the clause behind it.
+    """A main clause in both languages and the tense of the clause after it.
 
-    The German is ``subject | verb | rest``, so that an adverb can stand first, and ``*`` stands
-    where the ending of the plural goes.
+    The German is ``subject | verb | rest``, so that an adverb can come first; ``*`` marks the
+    place of the plural ending.
     """
 
     english: str
@@ -67,7 +67,7 @@ class Main:
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A main clause of two nouns, and the predicates by which *it* is the one or the other."""
+    """A main clause of two nouns, and predicates of either."""
 
     name: str
     roles: tuple[tuple[str, str], ...]
@@ -79,8 +79,8 @@ class Frame:
     about_b: tuple[str, ...]
     """Names of predicates."""
     decided: frozenset[str] = frozenset()
-    """Those that could be true of both, where the main clause decides: what is too big does not
-    fit, and what it does not fit into is too small."""
+    """Predicates that could be true of both nouns, where the main clause decides: what does not fit
+    is too big, and what it does not fit into is too small."""
 
 
 def _read() -> dict[str, Frame]:
@@ -114,7 +114,7 @@ def _frame(name: str, fields: dict[str, str]) -> Frame:
 
 
 def _main(both: str, tense: str, says: str | None) -> Main:
-    """A main clause with the adverbs that go with its tense, and *unfortunately* if it fails."""
+    """A main clause with the adverbs of its tense, and *unfortunately* if it is negated."""
     english, german = both.split(" / ")
     adverbs = PAST_ADVERBS if tense == "past" else ()
     if "not " in english:

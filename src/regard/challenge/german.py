@@ -34,21 +34,21 @@ DETERMINERS = {
 """English determiners, and the German ones as stems."""
 
 PRONOUNS = {"m": ("er", "ihn"), "f": ("sie", "sie"), "n": ("es", "es")}
-"""What *it* is in German, nominative and accusative, by the gender of the noun it stands for."""
+"""*It* in German, nominative and accusative, by the gender of its referent."""
 
 
 @dataclass(frozen=True, eq=False)
 class Noun:
-    """An English noun, its German noun with gender and forms, and what it is.
+    """An English noun, its German noun with gender and forms, and its tags.
 
-    There is one object for each noun, so that it is equal to itself only and quick to look up.
+    There is one object for each noun; nouns are compared by identity.
     """
 
     english: str
     german: str
     gender: str
     oblique: str
-    """The form of accusative and dative: that of the nominative but for weak nouns."""
+    """The form of accusative and dative; differs from the nominative for weak nouns only."""
     tags: frozenset[str]
 
     def form(self, case: str) -> str:
@@ -79,8 +79,13 @@ def german_phrase(determiner: str, noun: Noun, case: str) -> str:
     return f"{article(determiner, noun.gender, case)} {noun.form(case)}"
 
 
+def case_slot(name: str, case: str) -> str:
+    """The slot of a German template for a case: ``{a}``, ``{a.acc}`` or ``{a.dat}``."""
+    return name if case == "nom" else f"{name}.{case}"
+
+
 def english_determiner(determiner: str, noun: str) -> str:
-    """The English determiner: *an* for *a* where the noun begins with the sound of a vowel.
+    """The English determiner: *an* for *a* before a vowel.
 
     >>> english_determiner("a", "owl"), english_determiner("a", "dog")
     ('an', 'a')
@@ -89,7 +94,7 @@ def english_determiner(determiner: str, noun: str) -> str:
 
 
 def pronoun(noun: Noun, case: str) -> str:
-    """What *it* is in German where it stands for the noun, in the nominative or accusative."""
+    """*It* in German for this noun, in the nominative or accusative."""
     return PRONOUNS[noun.gender][CASES.index(case)]
 
 
@@ -120,7 +125,7 @@ _LONG = re.compile(rf"\b({'|'.join(_CONTRACTED)})\b", re.IGNORECASE)
 
 
 def contracted(sentence: str) -> str:
-    """The sentence with preposition and article in one word where German wants it so.
+    """The sentence with prepositions and articles contracted.
 
     >>> contracted("Das Boot sank in dem See.")
     'Das Boot sank im See.'
@@ -133,12 +138,12 @@ def _case_of(model: str, word: str) -> str:
 
 
 def capital(text: str) -> str:
-    """The text with a capital letter at its beginning."""
+    """The text with its first letter capitalised."""
     return text[:1].upper() + text[1:]
 
 
 def fill(template: str, values: Mapping[str, str]) -> tuple[str, dict[str, int]]:
-    """The template with its {slots} filled, and where in the text each slot begins.
+    """The template with its {slots} filled, and the offset of each slot.
 
     >>> fill("{a} saw {b}", {"a": "the cat", "b": "the dog"})
     ('the cat saw the dog', {'a': 0, 'b': 12})
@@ -154,6 +159,6 @@ def fill(template: str, values: Mapping[str, str]) -> tuple[str, dict[str, int]]
 
 @cache
 def _parts(template: str) -> tuple[tuple[str, str], ...]:
-    """Pairs of literal text and the slot behind it; the last slot is empty."""
+    """Pairs of literal text and the slot after it; the last slot is empty."""
     pieces = re.split(r"\{([\w.]+)\}", template)
     return tuple(zip(pieces[::2], [*pieces[1::2], ""], strict=True))

@@ -1,4 +1,4 @@
-"""A sentence, its translation, and what must be understood to translate it so."""
+"""A sentence pair with an ambiguous word, and its answer."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Pair:
-    """An English sentence and its German translation, with what decides between two readings.
+    """An English sentence and its German translation, with the answer to its ambiguity.
 
     Positions are offsets of characters in the source: ``source[position:].startswith(word)``.
-    They do not depend on how anybody counts words or punctuation.
     """
 
     source: str
@@ -21,18 +20,18 @@ class Pair:
     """The word in question: *it*, or the word of several senses."""
     position: int
     answer: str
-    """The German word that decides, as it stands in the target."""
+    """The German word that shows the reading, as in the target."""
     wrong: tuple[str, ...]
-    """The German words in its place that would show another reading."""
+    """German words that would show another reading."""
     frame: str
     """The name of the frame, or the context of a sense with its slots."""
     combinations: tuple[str, ...]
-    """What this sentence puts together; each is in its split only. See `split_of`."""
+    """The combinations of this sentence, each in one split only; see `split_of`."""
     referent: str | None = None
-    """The English noun that *it* stands for; None where the kind is senses, as below."""
+    """The English noun that *it* refers to; like the next fields, of kind reference only."""
     referent_position: int | None = None
     other: str | None = None
     """The other noun."""
     other_position: int | None = None
     sense: str | None = None
-    """The German noun that names the sense; None where the kind is reference."""
+    """The German noun that names the sense; None for kind reference."""

@@ -1,8 +1,8 @@
-"""What is said of *it*: adjectives tagged by what they can be true of, and things that happen.
+"""Predicates of *it*: adjectives and events, tagged by what they can be true of.
 
 They are read from ``tables/adjectives.txt`` and ``tables/events.txt``.
 Every predicate has a name, the tags of what it can be true of, and `said`: its clauses in both
-languages, with *it* as a slot, in the tense and the German word order that a frame asks for.
+languages, with *it* as a slot, in the tense and the German word order of a frame.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""What the reference grammar can say: frames, nouns that fit, predicates that decide, and which
-of it is held out."""
+"""The combinations of the reference grammar, and which of them are held out."""
 
 from __future__ import annotations
 
@@ -13,20 +12,20 @@ from regard.challenge.predicates import Predicate, predicate
 from regard.challenge.split import held_out, joined, place, vocabulary
 
 NOUNS_HELD_OUT, PREDICATES_HELD_OUT = 0.2, 0.25
-"""The shares of noun pairs, and of each frame's predicates on either side, that only test."""
+"""Held-out shares of noun pairs, and of each frame's predicates on either side."""
 
 
 @dataclass(frozen=True, eq=False)
 class Topic:
-    """A frame with a predicate that says of which of its nouns *it* speaks."""
+    """A frame with a predicate that decides which of its nouns *it* refers to."""
 
     frame: Frame
     said: Predicate
     first: bool
-    """Whether *it* is the first noun."""
+    """Whether *it* refers to the first noun."""
 
     def fits(self, a: Noun, b: Noun) -> bool:
-        """Whether the predicate can be true of the one noun, and in this frame not of the other."""
+        """Whether the predicate fits the referent and, in this frame, not the other noun."""
         referent, other = (a, b) if self.first else (b, a)
         return bool(self.said.true_of & referent.tags) and (
             self.said.name in self.frame.decided or not self.said.true_of & other.tags
@@ -34,20 +33,20 @@ class Topic:
 
     @property
     def combination(self) -> str:
-        """Frame and predicate, which stand in one split only."""
+        """Frame and predicate, which are in one split only."""
         return joined(self.frame.name, self.said.name)
 
 
 @cache
 def topics(frame: Frame) -> tuple[Topic, ...]:
-    """All that a frame can say of its first and of its second noun."""
+    """All topics of a frame, of its first and of its second noun."""
     sides = ((frame.about_a, True), (frame.about_b, False))
     return tuple(Topic(frame, predicate(name), first) for names, first in sides for name in names)
 
 
 @cache
 def noun_pairs(frame: Frame) -> tuple[tuple[Noun, Noun], ...]:
-    """All pairs of different nouns that can play the roles of a frame."""
+    """All pairs of different nouns that fit the roles of a frame."""
     pairs = {
         (a, b): None
         for first, second in frame.roles
@@ -66,7 +65,7 @@ def _nouns_for(role: str) -> tuple[Noun, ...]:
 
 
 def of_nouns(a: Noun, b: Noun) -> str:
-    """The combination of two nouns, in whichever order they stand."""
+    """The combination of two nouns, independent of their order."""
     return joined(*sorted((a.english, b.english)))
 
 
@@ -88,7 +87,7 @@ def topics_held_out() -> frozenset[str]:
 
 
 def _needs(topic: Topic) -> set[str]:
-    """What must be learned elsewhere: of what the predicate can be true, and how it is said."""
+    """What other combinations must teach: the predicate's tags and its vocabulary."""
     frame, name = topic.frame, topic.said.name.removeprefix("become ")
     clauses = topic.said.said(frame.mains[0].tense, frame.links[0].last, frame.degrees)
     referents = {pair[0 if topic.first else 1] for pair in noun_pairs(frame)}

@@ -1,9 +1,8 @@
-"""Words of two senses that German tells apart, and the sentences that decide between them.
+"""Words of two senses with different German words, and contexts that decide between them.
 
-They are read from ``tables/senses.txt``, ``tables/contexts.txt`` and ``tables/cues.txt``. Of the
-contexts some are held out. The cues are for training only: the words that decide a sense, once more
-and in other company. They stand in a table of their own, so that what they add moves no context
-from one split to the other.
+They are read from ``tables/senses.txt``, ``tables/contexts.txt`` and ``tables/cues.txt``. Some
+contexts are held out. Cues are for training only: the words that decide a sense, in other contexts.
+They have a table of their own, so that they do not affect the split of contexts.
 """
 
 from __future__ import annotations
@@ -15,12 +14,13 @@ from functools import cache
 from math import prod
 from random import Random
 
-from regard.challenge.draw import Draw
+from regard.challenge.draw import Draw, digits
 from regard.challenge.frames import PAST_ADVERBS
 from regard.challenge.german import (
     CASES,
     Noun,
     capital,
+    case_slot,
     contracted,
     english_determiner,
     fill,
@@ -31,7 +31,7 @@ from regard.challenge.split import held_out, joined, vocabulary
 from regard.challenge.table_files import GENDER, rows
 
 CONTEXTS_HELD_OUT = 0.2
-"""The share of the contexts of each sense that only test."""
+"""Held-out share of the contexts of each sense."""
 
 PEOPLE = (
     ("I", "ich"),
@@ -49,12 +49,12 @@ DETERMINERS = {
     "a": ("a",),
     "my": ("my", "your", "his", "her"),
 }
-"""What the slots for the word can begin with."""
+"""Determiners by slot."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sense:
-    """One sense of an English word: the German noun, and the words by which it is recognised."""
+    """One sense of an English word: the German noun, and its recognised forms."""
 
     noun: Noun
     forms: tuple[str, ...]
@@ -93,9 +93,9 @@ WORDS = {
 
 @cache
 def wrong_forms(sense: Sense) -> tuple[str, ...]:
-    """The forms of the other senses of the word that cannot stand for this one.
+    """The forms of the other senses of the word that exclude this one.
 
-    German may shorten a compound: *Maus* is both kinds of mouse, *Computermaus* is one.
+    A short form may be of both senses: *Maus* is either mouse, *Computermaus* is one.
     """
     return tuple(
         form
@@ -120,7 +120,7 @@ class Context:
 
     @property
     def combination(self) -> str:
-        """Word, sense and sentence, which stand in one split only."""
+        """Word, sense and sentence, which are in one split only."""
         return joined(self.sense.word, self.sense.name, self.english)
 
     @property
@@ -138,24 +138,18 @@ class Context:
 
     @property
     def count(self) -> int:
-        """How many sentences it makes."""
+        """The number of its sentences."""
         return prod(self._sizes)
 
     def write(self, number: int) -> Pair:
         """The sentence of a number below `count`."""
-        digits = []
-        for size in self._sizes:
-            number, digit = divmod(number, size)
-            digits.append(digit)
-        who, noun, slot = PEOPLE[digits[1]], self.sense.noun, self._slot
-        determiner = DETERMINERS[slot][digits[0]]
+        (first, person, adverb), _ = digits(number, self._sizes)
+        who, noun, slot = PEOPLE[person], self.sense.noun, self._slot
+        determiner = DETERMINERS[slot][first]
         before = f"{english_determiner(determiner, noun.english)} "
-        english, german = self._worded(digits[2])
+        english, german = self._worded(adverb)
         source, places = fill(english, {"who": who[0], slot: before + noun.english})
-        cases = {
-            slot if case == "nom" else f"{slot}.{case}": german_phrase(determiner, noun, case)
-            for case in CASES
-        }
+        cases = {case_slot(slot, case): german_phrase(determiner, noun, case) for case in CASES}
         target, _ = fill(german, {"who": who[1], **cases})
         return Pair(
             source=capital(source) + ".",
@@ -171,7 +165,7 @@ class Context:
         )
 
     def _worded(self, adverb: int) -> tuple[str, str]:
-        """The templates, with an adverb in front unless its number is 0."""
+        """The templates, with an adverb first unless its number is 0."""
         if "|" not in self.german:
             return self.english, self.german
         subject, verb, rest = (part.strip() for part in self.german.split("|"))
@@ -193,9 +187,9 @@ def _expanded(english: str, german: str) -> Iterator[tuple[str, str]]:
 
 
 TABLES = {"senses": "contexts", "cues": "cues"}
-"""Where the sentences of a kind stand."""
+"""The table of each kind."""
 GROUPS = "groups of senses"
-"""The heading under which they have names."""
+"""The heading of named groups of senses."""
 
 
 @cache
@@ -233,8 +227,8 @@ def every_context() -> frozenset[str]:
 def contexts_held_out() -> frozenset[str]:
     """The combinations of a sense with a context that are held out.
 
-    A context that only one sense has, and in one form, is for training, and so is one with a word
-    that stands nowhere else: it could not be learned from anything else.
+    A context of a single sense and form is for training, and so is one with a word that occurs
+    nowhere else.
     """
     groups: dict[str, list[str]] = {}
     for context in contexts():
@@ -264,7 +258,7 @@ def _of_split(kind: str, split: str) -> dict[str, list[list[Context]]]:
 
 @cache
 def size(kind: str, split: str) -> int:
-    """How many different sentences there are."""
+    """The number of different sentences."""
     counts = {
         context.combination: context.count  # a table may have a line twice
         for senses in _of_split(kind, split).values()
@@ -275,9 +269,9 @@ def size(kind: str, split: str) -> int:
 
 
 def draw(kind: str, split: str, seed: int) -> Iterator[Pair]:
-    """All sentences, each once, in an order that the seed decides.
+    """All sentences, each once, in an order determined by the seed.
 
-    Words are drawn alike, the senses of a word in turn while they last, and contexts alike.
+    Words and contexts are drawn uniformly, the senses of a word in turn.
     """
     random = Random(f"{kind} {split} {seed}")
     words = [

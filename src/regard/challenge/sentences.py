@@ -1,18 +1,17 @@
-"""The built-in corpus: English–German sentences in which one word must be understood.
+"""The built-in corpus: English–German sentences with one ambiguous word and a known answer.
 
-In **reference**, *it* stands for one of two nouns, and what is said of it decides which:
-"The animal didn't cross the street because it was too tired / too wide." German must say *es* or
-*sie*. In **senses**, a word has two meanings that German tells apart, and the context decides:
-*bat* is *Fledermaus* or *Schläger*. **cues** are more of these, for training only: the words that
-decide a sense, once more and in other company. Every pair knows the answer.
+In **reference**, *it* refers to one of two nouns, and its predicate decides which: "The animal
+didn't cross the street because it was too tired / too wide." German must use *es* or *sie*. In
+**senses**, a word has two meanings with different German words, and the context decides: *bat* is
+*Fledermaus* or *Schläger*. **cues** are more of these, for training only: the words that decide a
+sense, in other contexts.
 
-The grammar stands beside this file in plain tables, `tables`: nouns, adjectives, events
-and frames; senses, contexts and cues.
+The grammar is in plain text files in `tables`: nouns, adjectives, events and frames; senses,
+contexts and cues.
 
-Training and test never share a combination: a pair of nouns, a frame with a predicate, or a sense
-with a context is in one of them only, decided by a hash of its name, whatever the seed and however
-many sentences are drawn. The two readings of a frame are drawn in turn, so that guessing the
-nearest noun is right half of the time.
+Training and test share no combination: a pair of nouns, a frame with a predicate, or a sense with a
+context is in one split only, decided by a hash of its name, independent of the seed. The two
+readings of a frame are drawn in turn, so that choosing the nearest noun is right half of the time.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ KINDS = ("reference", "senses", "cues")
 def generate(
     kind: str = "reference", split: str = "train", n: int = 1000, seed: int = 0
 ) -> Iterator[Pair]:
-    """n different pairs of a kind and a split; the same ones for the same seed, everywhere.
+    """n different pairs of a kind and a split, determined by the seed.
 
-    Fewer are the beginning of more: ``generate(n=10)`` is how ``generate(n=1000)`` begins.
+    ``generate(n=10)`` are the first pairs of ``generate(n=1000)``.
 
     >>> pair = next(generate("reference", "test"))
     >>> pair.source
@@ -59,13 +58,13 @@ def generate(
 
 
 def size(kind: str = "reference", split: str = "train") -> int:
-    """How many different pairs `generate` can give."""
+    """The number of different pairs of a kind and a split."""
     _check("size", kind, split)
     return balance.size(split) if kind == "reference" else senses.size(kind, split)
 
 
 def split_of(combination: str) -> str:
-    """The split that has this combination, ``"train"`` or ``"test"``: one of `Pair.combinations`.
+    """The split of a combination, ``"train"`` or ``"test"``: one of `Pair.combinations`.
 
     >>> split_of("animal + street"), split_of("cross + tired"), split_of("cross + lazy")
     ('test', 'test', 'train')
@@ -84,14 +83,13 @@ def split_of(combination: str) -> str:
 
 
 def judge(pair: Pair, translation: str) -> bool | None:
-    """Whether a German translation of the source has chosen the right reading; None: cannot tell.
+    """Whether a German translation of the source has the right reading; None: undecided.
 
-    Reference: the first er, ihn, sie or es behind the conjunction (or, without one, behind the
-    first punctuation mark) must have the gender of the noun that *it* stands for. If it has not,
-    the translation is wrong, unless it does not call that noun as the grammar does. Senses: the
-    noun of the right sense, a form, synonym or compound of it, must be there, and that of another
-    sense must not; with both or neither, nothing can be told. So it is with a noun that German has
-    for both: *Maus* may be a *Computermaus*.
+    Reference: the first er, ihn, sie or es after the conjunction (or, without one, after the first
+    punctuation mark) must have the gender of the noun that *it* refers to; undecided if it has not
+    and the translation uses another noun. Senses: the translation must have the noun of the right
+    sense, or a form, synonym or compound of it, and not that of another sense; undecided if it has
+    both or none, or a noun of both senses: *Maus* may be a *Computermaus*.
 
     >>> pair = next(generate("reference", "test"))
     >>> judge(pair, pair.target)
@@ -103,7 +101,7 @@ def judge(pair: Pair, translation: str) -> bool | None:
 
 
 def nearest(pair: Pair) -> str:
-    """The German pronoun of the noun that stands nearest before *it*: right half of the time."""
+    """The German pronoun of the noun nearest before *it*, a baseline of 50 % accuracy."""
     if pair.referent_position is None or pair.other_position is None:
         raise OptionError(
             f"nearest: the pair has kind={pair.kind!r}, expected 'reference', which has two nouns"

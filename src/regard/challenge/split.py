@@ -1,4 +1,4 @@
-"""Which combinations are for training and which are held out, by a hash of their names."""
+"""The split of combinations into training and test, by a hash of their names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HELD_OUT = frozenset(
         "bat + Schläger + {who} hit the ball with {x}",
     )
 )
-"""The well-known examples are held out, so that no model was trained on them."""
+"""Well-known examples, which are always held out."""
 
 
 def joined(*names: str) -> str:
@@ -32,13 +32,13 @@ def joined(*names: str) -> str:
 
 
 def place(combination: str) -> float:
-    """A number from 0 to 1 that is the same for the same combination, always and everywhere."""
+    """A number from 0 to 1, determined by the combination."""
     digest = blake2b(combination.encode(), digest_size=8).digest()
     return 0.0 if combination in HELD_OUT else int.from_bytes(digest, "big") / 2**64
 
 
 def vocabulary(english: str, german: str) -> set[str]:
-    """The words of both texts, those of the one kept apart from those of the other."""
+    """The words of both texts, marked with their language."""
     return {f"English {word}" for word in english.split()} | {
         f"German {word}" for word in german.split()
     }
@@ -49,8 +49,8 @@ def held_out(
 ) -> frozenset[str]:
     """The combinations that are held out: a share of each group, those with the lowest hash.
 
-    What a combination needs (its adjective, say) must be learned from others: half of those that
-    need it stay in training, or more, and so a group may hold out less than its share.
+    At least half of the combinations with the same need (such as an adjective) stay in training, so
+    a group may hold out less than its share.
     """
     left = Counter(need for names in groups for name in names for need in needs[name])
     least = {need: (count + 1) // 2 for need, count in left.items()}

@@ -1,4 +1,4 @@
-"""Reading the tables: text files of lines under headings."""
+"""Reading of the tables: text files with headings."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ GENDER = {"der": "m", "die": "f", "das": "n"}
 
 
 def rows(table: str) -> Iterator[tuple[str, str]]:
-    """The lines of a table, each behind the heading it stands under.
+    """The (heading, line) pairs of a table.
 
-    A heading begins with ``=``, a comment with ``#``; blank lines are for the eye.
+    A heading begins with ``=``, a comment with ``#``; blank lines are ignored.
 
     >>> next(rows("adjectives"))
     ('graded', 'tired         müde           animal')

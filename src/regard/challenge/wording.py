@@ -1,4 +1,4 @@
-"""Writing the sentences of the reference grammar: every way to say what a topic says."""
+"""The wordings of the reference grammar: every sentence of a topic."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from functools import cache
 from math import prod
 
+from regard.challenge.draw import digits
 from regard.challenge.frames import Frame
 from regard.challenge.german import (
     CASES,
     Noun,
     agreed,
     capital,
+    case_slot,
     contracted,
     english_determiner,
     fill,
@@ -24,7 +26,7 @@ from regard.challenge.reference import Topic, of_nouns
 
 PEOPLE = (("I", "ich"), ("we", "wir"), *((name, name) for name in ("Tom", "Anna", "Paul", "Lisa")))
 OTHERS = tuple((name, name) for name in ("Emma", "Peter", "Max"))
-NOBODY = (("", ""),)
+NO_NAMES = (("", ""),)
 _SHORT = {
     "did not": "didn't",
     "does not": "doesn't",
@@ -36,7 +38,7 @@ _SHORT = {
 
 @dataclass(frozen=True)
 class Clause:
-    """A main clause as it is written, and the tense of what follows."""
+    """A main clause with its adverb, and the tense of the clause after it."""
 
     english: str
     german: str
@@ -47,7 +49,7 @@ class Clause:
 
 @cache
 def clauses(frame: Frame) -> tuple[Clause, ...]:
-    """The main clauses of a frame, *not* in full and shortened; first those without an adverb."""
+    """The main clauses of a frame, with and without contractions, first those without an adverb."""
     found = []
     for main in frame.mains:
         subject, verb, rest = (part.strip() for part in main.german.split("|"))
@@ -78,7 +80,7 @@ def determiners(frame: Frame, a: Noun, b: Noun) -> tuple[tuple[str, str], ...]:
 
 @cache
 def _beside_the(noun: Noun, negated: bool) -> tuple[str, ...]:
-    """Nobody has *a hay* or *my river*, few have a lion, and German does not say *nicht ein*."""
+    """The determiners of a noun besides *the*: no *a hay*, *my river*, *my lion* or *nicht ein*."""
     wild = "animal" in noun.tags and not noun.tags & {"pet", "draught"}
     indefinite = () if negated or "mass" in noun.tags else ("a",)
     owned = () if wild or noun.tags & {"land", "public"} else ("my", "our")
@@ -86,10 +88,10 @@ def _beside_the(noun: Noun, negated: bool) -> tuple[str, ...]:
 
 
 class Wording:
-    """All ways to say what a topic says, of any two nouns that fit; each way has a number.
+    """The numbered wordings of a topic, for any two nouns that fit.
 
-    The lowest numbers are the common ways: *the* twice, the first link of the frame (*because*,
-    say) and no adverb.
+    The lowest numbers are the common wordings: *the* twice, the first link of the frame (such as
+    *because*) and no adverb.
     """
 
     def __init__(self, topic: Topic) -> None:
@@ -97,8 +99,8 @@ class Wording:
         self.topic = topic
         self._clauses = clauses(frame)
         said = topic.said.said(self._clauses[0].tense, frame.links[0].last, frame.degrees)
-        self._people = PEOPLE if "{who}" in self._clauses[0].english else NOBODY
-        self._others = OTHERS if "{other}" in said[0][0] else NOBODY
+        self._people = PEOPLE if "{who}" in self._clauses[0].english else NO_NAMES
+        self._others = OTHERS if "{other}" in said[0][0] else NO_NAMES
         self._sizes = (
             len(said),
             len(self._people),
@@ -108,19 +110,15 @@ class Wording:
         )
         plain = sum(clause.plain for clause in self._clauses)
         self.common = prod(self._sizes[:3]) * plain
-        """How many ways are common."""
+        """The number of common wordings."""
 
     def count(self, a: Noun, b: Noun) -> int:
-        """How many ways there are."""
+        """The number of wordings."""
         return prod(self._sizes) * len(determiners(self.topic.frame, a, b))
 
     def write(self, number: int, a: Noun, b: Noun) -> Pair:
         """The sentence of a number below `count`."""
-        digits = []
-        for size in self._sizes:
-            number, digit = divmod(number, size)
-            digits.append(digit)
-        degree, person, other, main, joint = digits
+        (degree, person, other, main, joint), number = digits(number, self._sizes)
         frame, clause = self.topic.frame, self._clauses[main]
         link = frame.links[joint]
         english, german = self.topic.said.said(clause.tense, link.last, frame.degrees)[degree]
@@ -155,11 +153,11 @@ def _pair(
         before[slot] = len(word) + 1
         source_values[slot] = f"{word} {noun.english}"
         for case in CASES:
-            target_values[_slot(slot, case)] = german_phrase(determiner, noun, case)
+            target_values[case_slot(slot, case)] = german_phrase(determiner, noun, case)
     source_values["it"] = "It" if new_sentence else "it"
     for case in ("nom", "acc"):
         stands = pronoun(referent, case)
-        target_values[_slot("it", case)] = capital(stands) if new_sentence else stands
+        target_values[case_slot("it", case)] = capital(stands) if new_sentence else stands
     source, places = fill(english, source_values)
     target, _ = fill(german, target_values)
     starts = [places[slot] + before[slot] for slot in "ab"]
@@ -180,7 +178,3 @@ def _pair(
         other=rival.english,
         other_position=starts[1 if topic.first else 0],
     )
-
-
-def _slot(name: str, case: str) -> str:
-    return name if case == "nom" else f"{name}.{case}"

@@ -1,4 +1,4 @@
-"""Sentence pairs as token numbers on disk, and what was left out on the way there."""
+"""Sentence pairs as token ids on disk, and the report of their cleaning."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from regard.files import make_usual, why
 from regard.text.tokenizer import Tokenizer
 
 CHUNK = 8192
-"""How many pairs are encoded at once."""
+"""Pairs that are encoded at once."""
 NAMED = 5
-"""How many of the pairs that are too long the report names."""
+"""Number of too long pairs that the report names."""
 SHORT = 10
-"""Pairs of at most so many tokens a side are never too unequal."""
+"""Maximum tokens of a side below which no pair is too unequal."""
 TOKENS, LENGTHS, REPORT = "tokens.bin", "lengths.npy", "report.json"
 FORMAT = 1
 
@@ -36,11 +36,10 @@ Numbers = NDArray[np.integer[Any]]
 
 @dataclass(frozen=True)
 class Cleaning:
-    """Which pairs are left out.
+    """Which pairs are left out, besides empty ones.
 
-    Empty ones always are. ``max_length``: tokens a side. ``max_ratio``: of the longer side to the
-    shorter, where the longer has more than 10 tokens, so that "Hi!" may become a sentence.
-    ``drop_duplicates``: a pair that was there before, both sides alike.
+    ``max_length``: tokens of a side. ``max_ratio``: of the longer side to the shorter, if the
+    longer has more than 10 tokens. ``drop_duplicates``: repeated pairs.
     """
 
     max_length: int = 256
@@ -56,7 +55,7 @@ class Cleaning:
 
 @dataclass(frozen=True)
 class Report:
-    """How many pairs were read, what became of them, and how many tokens were kept."""
+    """Counts of pairs read, kept and left out, and of tokens kept."""
 
     read: int = 0
     kept: int = 0
@@ -65,9 +64,9 @@ class Report:
     unequal: int = 0
     too_long: int = 0
     too_long_lines: tuple[int, ...] = ()
-    """The numbers of the first pairs that were too long, counted from 1 as lines are."""
+    """Line numbers, from 1, of the first pairs that were too long."""
     longest: int = 0
-    """The most tokens that a side of any pair had, left out or not."""
+    """Maximum tokens of a side, over all pairs read."""
     source_tokens: int = 0
     target_tokens: int = 0
     unknown_tokens: int = 0
@@ -97,25 +96,25 @@ class Report:
 
 
 class EncodedPairs:
-    """Sentence pairs as token numbers on disk, memory-mapped; only their lengths are in memory.
+    """Memory-mapped sentence pairs as token ids; only their lengths are in memory.
 
-    Made by `build`, opened again by `open`. ``pairs[i]`` are the numbers of the i-th pair that was
-    kept, source and target, without start and end.
+    Made by `build`, opened again by `open`. ``pairs[i]`` are the source and target ids of the i-th
+    pair, without start and end.
     """
 
     report: Report
-    """What was read and left out."""
+    """The report of the cleaning."""
     fingerprint: str
-    """A short text that only the same numbers from the same tokenizer share."""
+    """A digest of the ids and the tokenizer."""
     tokenizer: str
-    """The fingerprint of the tokenizer that made the numbers."""
+    """The fingerprint of the tokenizer."""
     cleaning: Cleaning
     tokens: Numbers
-    """All numbers of all pairs, one after the other: each pair's source, then its target."""
+    """The concatenated ids of all pairs: each pair's source, then its target."""
     starts: NDArray[np.int64]
-    """Where in ``tokens`` each pair begins."""
+    """The offset in ``tokens`` of each pair."""
     sizes: tuple[int, ...]
-    """How many pairs each corpus has; they follow one another."""
+    """The number of pairs of each corpus; corpora are concatenated."""
     source_lengths: NDArray[np.int32]
     target_lengths: NDArray[np.int32]
 
@@ -156,17 +155,16 @@ class EncodedPairs:
         progress: Callable[[int], None] | None = None,
         more: Sequence[Iterable[tuple[str, str] | None]] = (),
     ) -> EncodedPairs:
-        """These pairs, cleaned, encoded and written to a folder, a few thousand at a time.
+        """Clean and encode these pairs, and write them to a folder, in chunks.
 
-        None stands for a line that is not to be read: it only counts as a line. ``more`` corpora
-        are written behind the first, without the pairs that were there before; `sizes` says how
-        many pairs each has.
+        None stands for a line to skip, which only counts as a line. ``more`` corpora are appended,
+        without pairs that are in an earlier one; `sizes` has the number of pairs of each.
 
-        The folder appears whole or not at all; one that an earlier build made is replaced. After
-        every chunk, ``progress`` is told how many pairs were read.
+        The folder is written atomically and replaces one of an earlier build. ``progress`` is
+        called after every chunk with the number of pairs read.
         """
         folder = Path(folder)
-        _refuse_strangers(folder)
+        _check_replaceable(folder)
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
@@ -188,7 +186,7 @@ class EncodedPairs:
 
     @classmethod
     def open(cls, folder: str | Path) -> EncodedPairs:
-        """The pairs that `build` wrote, checked to be what it wrote."""
+        """The pairs that `build` wrote, verified by their digest."""
         return cls(folder)
 
     def __len__(self) -> int:
@@ -206,7 +204,7 @@ class EncodedPairs:
 
 
 class _Writer:
-    """Pairs on their way to disk."""
+    """Cleans, encodes and writes pairs."""
 
     def __init__(self, tokenizer: Tokenizer, cleaning: Cleaning) -> None:
         self.tokenizer = tokenizer
@@ -271,7 +269,7 @@ class _Writer:
         file.write(numbers.tobytes())
 
     def _fresh(self, given: list[tuple[int, str, str]]) -> Iterator[tuple[int, str, str]]:
-        """The pairs, with their line, that have words on both sides and were not there before."""
+        """The pairs that are not blank on a side and not duplicates, with their line numbers."""
         full = [
             (line, source, target)
             for line, source, target in given
@@ -302,17 +300,17 @@ class _Writer:
 
 
 class _Seen:
-    """Which numbers were there before, in 8 bytes each.
+    """A set of 64-bit hashes, in 8 bytes each.
 
-    Sorted runs, of which each is at least twice as long as the next: few runs to search, and no
-    number is moved more often than there are runs.
+    Sorted runs, each at least twice as long as the next: few runs to search, and each hash is moved
+    O(log n) times.
     """
 
     def __init__(self) -> None:
         self._runs: list[NDArray[np.uint64]] = []
 
     def add(self, numbers: list[int]) -> NDArray[np.bool_]:
-        """For each number, whether it is new; then it is not any more."""
+        """Add the hashes; returns which of them are new."""
         run, at = np.unique(np.array(numbers, np.uint64), return_index=True)
         fresh = np.ones(len(run), np.bool_)
         for old in self._runs:
@@ -342,7 +340,7 @@ def _fingerprint(folder: Path, tokenizer: str) -> str:
 
 
 def _about(folder: Path) -> dict[str, Any]:
-    """What the report file says, with the report and the cleaning as objects."""
+    """The content of the report file, with the report and the cleaning as objects."""
     if not folder.is_dir():
         raise FileError(f"{folder}: no such folder of encoded pairs; make it with build")
     try:
@@ -375,8 +373,8 @@ def _in_a_line(report: Report) -> str:
     return "; ".join(str(report).splitlines()[:-1])
 
 
-def _refuse_strangers(folder: Path) -> None:
-    """Raise if building here would destroy something that is not ours."""
+def _check_replaceable(folder: Path) -> None:
+    """Raise if the folder holds anything but encoded pairs."""
     if folder.exists() and not (folder / REPORT).is_file():
         if not folder.is_dir():
             raise FileError(f"{folder}: a file of this name exists, expected a folder")
@@ -385,7 +383,7 @@ def _refuse_strangers(folder: Path) -> None:
 
 
 def _move(beside: Path, folder: Path) -> None:
-    """Put a finished folder in its place."""
+    """Move a finished folder to its place."""
     make_usual(beside)
     old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
     if folder.exists():

@@ -1,16 +1,14 @@
 """Training of unigram subwords (Kudo 2018, https://arxiv.org/abs/1804.10959).
 
-What a piece may consist of is fixed before the pieces are learned: of one word, with the space
-before it, or of one run of a punctuation mark, or of one digit, and never of two of these. English
-clitics (*'s*, *'t*) are pieces of their own. So *bat* is the same subword before a full stop, a
+Pre-tokenization limits a piece to one word with the space before it, one run of a punctuation mark,
+one digit, or one English clitic (*'s*, *'t*). So *bat* is the same subword before a full stop, a
 comma and a space.
 
-A capital that only marks the beginning of a sentence is taken off the word and written before it as
-a piece of its own: *Bat* becomes ``▁⇧ ▁bat``. Words that the text writes with a capital elsewhere
-as well (*Tom*, German nouns) keep theirs.
+A capital that only marks the beginning of a sentence becomes a piece of its own before the word:
+*Bat* is ``▁⇧ ▁bat``. Words with a capital elsewhere as well (*Tom*, German nouns) keep it.
 
-All of it is expressed in the `tokenizers` library's own normalizers, pre-tokenizers and decoders,
-so that its ``tokenizer.json`` gives the same pieces without regard.
+All of it uses the `tokenizers` library's own normalizers, pre-tokenizers and decoders, so that its
+``tokenizer.json`` gives the same pieces without regard.
 """
 
 from __future__ import annotations
@@ -28,45 +26,44 @@ from regard.errors import OptionError
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 UNKNOWN = 3
 SPACE = "▁"
-"""How pieces show the space before a word; in a text it counts as a space."""
+"""The space before a word, in pieces; in a text it counts as a space."""
 CAPITAL = "⇧"
 """The piece for the capital at the beginning of a sentence; in a text it counts as a space."""
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
-"""What stands for the bytes of a character that no piece has."""
+"""Byte fallback pieces."""
 FALLBACK = 2000
-"""From this size on, a unigram vocabulary gives 256 places to bytes; a smaller one needs them."""
+"""Minimum size of a unigram vocabulary with byte fallback."""
 DIGITS = 4
 """Decimals of the scores."""
 SURPLUS, ROUNDS = 2, 4
-"""How many times as many candidates as pieces there are, and how many rounds reduce them."""
+"""Candidates per piece, and rounds of pruning."""
 LONGEST = 20
-"""Characters of the longest piece, the space before it counted."""
+"""Maximum characters of a piece, its space included."""
 UNUSED = 0.1
-"""What a character counts that is always part of a longer piece."""
+"""The count of a character that is never used alone."""
 CHUNK = 50_000
-"""Units that are cut at once."""
+"""Units that are segmented at once."""
 SPREAD = 10
-"""A word keeps its capital at the beginning of a sentence if elsewhere it is written with a capital
-more than so many times as often as without."""
+"""Minimum ratio of capitalised to lower-case uses of a word that keeps its capital."""
 KEPT = 2000
-"""At most so many words keep their capital at the beginning of a sentence, the most frequent."""
+"""Maximum number of words that keep their capital at the beginning of a sentence."""
 SHOWN = 8_000_000
-"""About so many words are shown to the trainer at most; counts are scaled down to it."""
+"""Approximate maximum number of words for the BPE trainer; counts are scaled down to it."""
 
 WHITE = rf"[\s\x1c-\x1f{SPACE}{CAPITAL}]+"
-"""What Python's `str.split` takes for white space, and the signs that pieces use themselves."""
+"""White space as in Python's `str.split`, and the special signs of pieces."""
 UNITS = rf"{SPACE}?\d|['’](?:s|re|ve|ll|d|m|t)\b|{SPACE}?([^\w\s{SPACE}])\1*"
-"""What is cut out of the text between spaces: digits, clitics, runs of one punctuation mark."""
+"""Units within words: digits, clitics, runs of one punctuation mark."""
 SENTENCE_START = r"(?:\A|(?<=[.!?…:] )|(?<=[.!?…:][\"“”«»'’)] )|(?<=[\"„“»«‚(¿¡])|(?<=[-–—] ))"
-"""Where a sentence begins, in text with single spaces."""
+"""The beginning of a sentence, in text with single spaces."""
 PLAIN_CAPITAL = r"(?!\p{Lu}\p{Lu})"
-"""Not a word in capitals throughout."""
+"""Excludes words in capitals."""
 LEFT_OVER = f"{CAPITAL} ?"
-"""A capital sign without a letter behind it."""
+"""A capital sign without a letter after it."""
 
 
 def train_unigram(lines: Iterable[str], size: int, fit: bool = False) -> tokenizers.Tokenizer:
-    """Pieces under which the text is likeliest, and bytes for all that they cannot spell."""
+    """A trained unigram tokenizer, with byte fallback if it is large enough."""
     fallback = BYTES if size >= FALLBACK else ()
     counts, kept, letters = _count(lines)
     places = size - len(SPECIALS) - len(fallback) - len(SPACE)
@@ -89,7 +86,7 @@ def train_unigram(lines: Iterable[str], size: int, fit: bool = False) -> tokeniz
 
 
 def is_own_pattern(pattern: str) -> bool:
-    """Whether a regular expression is one that tokenizers of regard have, new or old."""
+    """Whether a regular expression is one of a tokenizer that regard has trained."""
     own = re.escape(SENTENCE_START) + r"\(\?=\[\w+\]\)" + re.escape(PLAIN_CAPITAL)
     own += r"(\(\?!\(\?:[\w|]+\)\(\?!\\w\)\))?"
     fixed = (WHITE, WHITE.replace(CAPITAL, ""), UNITS, LEFT_OVER)
@@ -97,7 +94,7 @@ def is_own_pattern(pattern: str) -> bool:
 
 
 def _count(lines: Iterable[str]) -> tuple[Counter[str], list[str], list[str]]:
-    """How often each unit occurs, the words that keep their capital, the letters that lose it."""
+    """Counts of units, the words that keep their capital, and the letters that are lowered."""
     start = Regex(rf"{SENTENCE_START}(?=\p{{Lu}}){PLAIN_CAPITAL}")
     marking = normalizers.Replace(start, CAPITAL + " ")
     normalizer, units = normalizers.Sequence([*_spacing(), marking]), _units()
@@ -120,7 +117,7 @@ def _count(lines: Iterable[str]) -> tuple[Counter[str], list[str], list[str]]:
 
 
 def _kept(counts: Counter[str], first: Counter[str]) -> set[str]:
-    """The words that keep their capital where a sentence begins, those that often do first."""
+    """The words that keep their capital at the beginning of a sentence."""
     found = {
         unit
         for unit in counts.keys() | first.keys()
@@ -131,12 +128,12 @@ def _kept(counts: Counter[str], first: Counter[str]) -> set[str]:
 
 
 def _plain(text: str) -> bool:
-    """Whether a text has no sign that regular expressions use."""
+    """Whether a text has no special characters of regular expressions."""
     return not re.search(r"[^\w▁]|\|", text)
 
 
 def _lower(unit: str) -> str:
-    """A word that begins with a capital, without it; empty if there is none to give back."""
+    """The word with its capital lowered; empty if it has none that can be restored."""
     word = unit.removeprefix(SPACE)
     lower = word[:1].lower()
     reversible = len(lower) == 1 and lower != word[0] and lower.upper() == word[0]
@@ -144,11 +141,11 @@ def _lower(unit: str) -> str:
 
 
 def _learn(counts: Counter[str], size: int) -> list[tuple[str, float]]:
-    """The pieces of a unigram model with their scores, likeliest first.
+    """The pieces of a unigram model with their scores, descending.
 
-    Candidates are made by joining the pairs that stand together most often, about `SURPLUS` times
-    as many as wanted. Then, in `ROUNDS` rounds, all units are cut in the likeliest way, scores are
-    set to the logarithm of how often each piece was used, and the least used pieces dropped.
+    Candidates come from BPE, about `SURPLUS` times as many as wanted. Then, in `ROUNDS` rounds, all
+    units are segmented by Viterbi, scores are set to the log frequency of each piece, and the least
+    used pieces are dropped.
     """
     units, weights = zip(*sorted(counts.items(), key=lambda one: (-one[1], one[0])), strict=True)
     characters = set("".join(units)) | {SPACE}
@@ -166,7 +163,7 @@ def _learn(counts: Counter[str], size: int) -> list[tuple[str, float]]:
 
 
 def _joined(units: Sequence[str], weights: Sequence[int], size: int) -> set[str]:
-    """Pieces of the units, made by joining the pairs that stand together most often."""
+    """The pieces of a BPE model of the units."""
     learner = tokenizers.Tokenizer(models.BPE())
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     trainer = trainers.BpeTrainer(
@@ -181,7 +178,7 @@ def _joined(units: Sequence[str], weights: Sequence[int], size: int) -> set[str]
 
 
 def _used(units: Sequence[str], weights: Sequence[int], scores: dict[str, float]) -> Counter[str]:
-    """How often each piece is used when the units are cut in the likeliest way."""
+    """How often each piece is used in the most probable segmentation of the units."""
     model = models.Unigram([("", 0.0), *sorted(scores.items())], 0, byte_fallback=False)
     cutter = tokenizers.Tokenizer(model)
     used: Counter[str] = Counter()
@@ -194,12 +191,12 @@ def _used(units: Sequence[str], weights: Sequence[int], scores: dict[str, float]
 
 
 def _spacing() -> list[normalizers.Normalizer]:
-    """Unicode's form NFC, and single spaces."""
+    """Normalizers to NFC and single spaces."""
     return [normalizers.NFC(), normalizers.Replace(Regex(WHITE), " "), normalizers.Strip()]
 
 
 def _lowering(kept: list[str], letters: list[str]) -> list[normalizers.Normalizer]:
-    """A sentence's first letter to lower case and `CAPITAL` before it, but for the words kept."""
+    """Normalizers that lower a sentence's first letter after `CAPITAL`, except in kept words."""
     if not letters:
         return []
     word = rf"(?=[{''.join(letters)}]){PLAIN_CAPITAL}"
@@ -213,14 +210,14 @@ def _lowering(kept: list[str], letters: list[str]) -> list[normalizers.Normalize
 
 
 def _units() -> pre_tokenizers.PreTokenizer:
-    """Words with the space before them, and what is cut out between spaces."""
+    """The pre-tokenizer: words with the space before them, split into units."""
     return pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(), pre_tokenizers.Split(Regex(UNITS), "isolated")]
     )
 
 
 def _decoder(letters: list[str]) -> decoders.Decoder:
-    """Pieces to text, capitals put back."""
+    """The decoder, which restores capitals."""
     steps = [decoders.ByteFallback(), decoders.Metaspace(), decoders.Fuse()]
     marked = CAPITAL + " "
     steps += [decoders.Replace(marked + one.lower(), one) for one in letters]

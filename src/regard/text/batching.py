@@ -1,10 +1,11 @@
-"""Sentences side by side: batches by token budget, in an order that the seed alone decides."""
+"""Batches of padded sentences, by token budget, in an order determined by the seed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,10 +19,10 @@ from regard.text._encoded import EncodedPairs, Numbers
 from regard.text.tokenizer import Tokenizer
 
 LIMIT = 0.08
-"""The share of padding from which on a batch is rather cut at more than half of its budget."""
+"""Share of padding above which a batch is cut earlier, at half of its budget or more."""
 NOISES, ENOUGH = (0.025, 0.0125, 0.0), 0.07
-"""How much padding is spent on mixing the sentences anew in every epoch, as long as the whole
-stays under the second number; all are shares."""
+"""Noise in the lengths, which mixes sentences anew in every epoch: the first value with which less
+than the last number is padding."""
 
 Indices = NDArray[np.int64]
 
@@ -29,7 +30,7 @@ Indices = NDArray[np.int64]
 def padded(
     sequences: Sequence[Sequence[int]], pad: int = Tokenizer.pad
 ) -> tuple[Int[Tensor, "b n"], Int[Tensor, " b"]]:
-    """Token numbers side by side, the shorter filled up with ``pad``, and how many each had.
+    """Sequences of token ids padded to a tensor, and their lengths.
 
     >>> padded([[5, 6, 7], [8]])
     (tensor([[5, 6, 7],
@@ -42,9 +43,9 @@ def padded(
 
 
 def by_length(lengths: Sequence[int], budget: int, most: int | None = None) -> Iterator[list[int]]:
-    """Numbers of sentences of like length, longest first: as many as the budget of tokens allows.
+    """Batches of item numbers of like length, longest first, within a budget of padded tokens.
 
-    Never more than `most` together.
+    No batch has more than `most` items.
 
     >>> list(by_length([3, 9, 4, 8], budget=20))
     [[1, 3], [2, 0]]
@@ -59,22 +60,22 @@ def by_length(lengths: Sequence[int], budget: int, most: int | None = None) -> I
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Sentences side by side, padded: owns the shift of the target and the masks."""
+    """A batch of padded sentence pairs, with the shifted target."""
 
     source: Int[Tensor, "b s"]
-    """What the encoder reads: the source and an end."""
+    """The encoder's input: source and end."""
     source_lengths: Int[Tensor, " b"]
     target: Int[Tensor, "b t"]
-    """What the decoder reads: a start and the target."""
+    """The decoder's input: start and target."""
     expected: Int[Tensor, "b t"]
-    """What the decoder must say at each place: the target and an end."""
+    """The labels: target and end."""
     target_lengths: Int[Tensor, " b"]
     tokens: int
-    """How many tokens are expected, padding not counted."""
+    """The number of labels, without padding."""
 
     @classmethod
     def of(cls, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> Batch:
-        """A batch of these pairs of token numbers, given without start and end.
+        """A batch of these pairs of token ids, given without start and end.
 
         >>> batch = Batch.of([[7, 8], [9]], [[5], [4, 6]])
         >>> batch.source.tolist(), batch.target.tolist(), batch.expected.tolist()
@@ -92,19 +93,27 @@ class Batch:
 
     @property
     def source_mask(self) -> Mask:
-        """The places of the source that are not padding, as keys."""
+        """The padding mask of the source."""
         return padding(self.source_lengths)
 
     @property
     def target_mask(self) -> Mask:
-        """The places of the target that are not padding, as keys."""
+        """The padding mask of the target."""
         return padding(self.target_lengths)
 
-    def part(self, rank: int, of: int) -> Batch:
-        """Every of-th sentence from rank on, no wider than its own longest.
+    def with_unknown(self, share: float) -> Batch:
+        """The same with a share of what the decoder reads, drawn at random, as unknown subwords.
 
-        The parts of all ranks are the whole batch. One of fewer than ``of`` sentences has parts
-        without any: their tensors have the shapes (0,) and (0,0), and ``tokens`` is 0.
+        The start stays; what the decoder must say stays as well.
+        """
+        hidden = torch.rand(self.target.shape) < share
+        hidden[:, :1] = False
+        return replace(self, target=self.target.masked_fill(hidden, Tokenizer.unknown))
+
+    def part(self, rank: int, of: int) -> Batch:
+        """Every of-th sentence from rank on, padded to the longest of them.
+
+        A batch of fewer than ``of`` sentences has empty parts, of shapes (0,) and (0,0).
         """
         if not 0 <= rank < of:
             raise OptionError(f"Batch.part: rank={rank} of {of}, expected 0 to {of - 1}")
@@ -124,33 +133,29 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        return Batch(
-            self.source.to(device),
-            self.source_lengths.to(device),
-            self.target.to(device),
-            self.expected.to(device),
-            self.target_lengths.to(device),
-            self.tokens,
-        )
+        moved: dict[str, Any] = {
+            name: value.to(device) if isinstance(value, Tensor) else value
+            for name, value in vars(self).items()
+        }
+        return Batch(**moved)
 
     def __len__(self) -> int:
         return len(self.source)
 
 
 class Batches:
-    """Which sentences go together, and in what order: decided by the seed alone.
+    """The batches of every epoch, determined by the seed.
 
-    A batch holds so many sentences that sentences × the longest side, with its start or end, is at
-    most ``budget``; a sentence longer than that is a batch of its own. Sentences of like length go
-    together, so that little is padding, and in each epoch others of them.
+    In a batch, sentences × the longest side, with its start or end, is at most ``budget``; a longer
+    sentence is a batch of its own. Batches have sentences of like length, and other ones in each
+    epoch.
 
-    Less than 8 % is padding if there are enough sentences of each length to fill a batch, or half
-    a batch at least; for a budget of 4096, some thousand. Of fewer the batches are as full as they
-    can be, and more is padding, since long and short ones must go together: a tenth of 5,000
-    sentences, a quarter of 1,000. A smaller budget helps.
+    Less than 8 % is padding if there are enough sentences of each length to fill half a batch; for
+    a budget of 4096, some thousand. With fewer, long and short ones share a batch: a tenth is
+    padding for 5,000 sentences, a quarter for 1,000. A smaller budget helps.
 
-    ``repeats`` says for each corpus of the pairs how often an epoch has each of its sentences:
-    with 2.5, twice, and half of them once more, other ones in every epoch; with 0.1, a tenth.
+    ``repeats``: for each corpus of the pairs, how often an epoch has each of its sentences; with
+    2.5, twice, and a random half of them once more; with 0.1, a random tenth.
     """
 
     def __init__(
@@ -173,7 +178,7 @@ class Batches:
         self._plans: dict[int, _Plan] = {}
 
     def epoch(self, number: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from the start-th on; those before are not made."""
+        """The batches of an epoch, from number `start` on."""
         plan = self._plan(number)
         if not 0 <= start <= len(plan):
             raise OptionError(
@@ -183,17 +188,17 @@ class Batches:
         return (self._make(plan.sentences(i)) for i in range(start, len(plan)))
 
     def sentences(self, number: int) -> list[Indices]:
-        """For each batch of an epoch, the numbers of its sentences in ``pairs``."""
+        """The indices in ``pairs`` of each batch of an epoch."""
         plan = self._plan(number)
         return [plan.sentences(i) for i in range(len(plan))]
 
     def count(self, number: int) -> int:
-        """How many batches an epoch has."""
+        """The number of batches of an epoch."""
         return len(self._plan(number))
 
     @cached_property
     def padding(self) -> float:
-        """The share of all places, both sides together, that is padding; of the first epoch."""
+        """The share of padding of both sides, in the first epoch."""
         return self._plan(0).padding
 
     def _plan(self, number: int) -> _Plan:
@@ -201,7 +206,7 @@ class Batches:
             raise OptionError(f"Batches: epoch {number}, expected 0 or more")
         if number not in self._plans:
             rng = np.random.Generator(np.random.PCG64([self.seed, number]))
-            # Only the last is kept: a training is never in two epochs at once.
+            # Only the last plan is kept: training is in one epoch at a time.
             self._plans = {number: self._planned(rng)}
         return self._plans[number]
 
@@ -226,18 +231,18 @@ class _Plan:
     """The batches of an epoch."""
 
     order: Indices
-    """Sentences, those of a batch next to each other."""
+    """The sentences, batch by batch."""
     edges: Indices
-    """Where in ``order`` each batch begins, and where the last ends."""
+    """The offsets in ``order`` of each batch, and the end."""
     turns: Indices
-    """The batches in the order in which they come."""
+    """The shuffled order of the batches."""
     padding: float
 
     def __len__(self) -> int:
         return len(self.turns)
 
     def sentences(self, i: int) -> Indices:
-        """The sentences of the batch that comes i-th."""
+        """The sentences of the i-th batch."""
         batch = self.turns[i]
         return self.order[self.edges[batch] : self.edges[batch + 1]]
 
@@ -245,7 +250,7 @@ class _Plan:
 def _per_sentence(
     repeats: Sequence[float | int] | None, sizes: Sequence[int]
 ) -> NDArray[np.float64] | None:
-    """How often each sentence comes in an epoch; None: each once."""
+    """The repeats of each sentence; None if each comes once."""
     if repeats is None:
         return None
     if len(repeats) != len(sizes):
@@ -260,9 +265,9 @@ def _per_sentence(
 
 
 def _planned(source: Indices, target: Indices, budget: int, rng: np.random.Generator) -> _Plan:
-    """The plan with the most noise that leaves little enough padding, else the one without.
+    """The plan with the most noise that has little enough padding, else the one without noise.
 
-    If that has too much still, it is cut more thriftily where this helps.
+    If that still has too much, batches are cut to minimise padding, if that is enough.
     """
     for noise in NOISES:
         order = _order(source, target, noise, rng)
@@ -272,14 +277,14 @@ def _planned(source: Indices, target: Indices, budget: int, rng: np.random.Gener
         if share < ENOUGH:
             break
     if share >= LIMIT:
-        more = _edges(*sides, budget, thrifty=True)
+        more = _edges(*sides, budget, least_padding=True)
         if (less := _padding(*sides, more)) < LIMIT:
             edges, share = more, less
     return _Plan(order, edges, rng.permutation(len(edges) - 1), share)
 
 
 def _padding(source: Indices, target: Indices, edges: Indices) -> float:
-    """The share of padding when sentences are cut into batches at these edges."""
+    """The share of padding of batches with these edges."""
     longest = sum(np.maximum.reduceat(side, edges[:-1]) for side in (source, target))
     places = int((np.diff(edges) * longest).sum())
     return 1.0 - int(source.sum() + target.sum()) / places
@@ -288,10 +293,9 @@ def _padding(source: Indices, target: Indices, edges: Indices) -> float:
 def _order(source: Indices, target: Indices, noise: float, rng: np.random.Generator) -> Indices:
     """The sentences in an order in which neighbours have like lengths on both sides.
 
-    By the longer side, which fills the budget, and among equals by how much longer it is; there
-    and back in turn, so that the last of one length is like the first of the next. A random few
-    stand among somewhat longer ones, and those of the same lengths come in random order: so the
-    same sentences do not meet in every epoch.
+    Sorted by the longer side, which fills the budget, and then by the difference, alternately
+    ascending and descending. Noise in the lengths and random order among equals mix the sentences
+    anew in every epoch.
     """
     longer = np.maximum(source, target)
     share = 1 + 2 * noise * rng.random(len(longer))
@@ -302,14 +306,16 @@ def _order(source: Indices, target: Indices, noise: float, rng: np.random.Genera
     return shuffled[np.argsort(key[shuffled], kind="stable")]
 
 
-def _edges(source: Indices, target: Indices, budget: int, *, thrifty: bool = False) -> Indices:
-    """Where to cut: as late as the budget allows, or earlier if that avoids too much padding.
+def _edges(
+    source: Indices, target: Indices, budget: int, *, least_padding: bool = False
+) -> Indices:
+    """The edges of batches: as late as the budget allows, or earlier to avoid too much padding.
 
-    If nothing does, a thrifty cut is where the least is padding.
+    With `least_padding`, where no edge avoids it, the one with the least padding.
     """
     edges, start = [0], 0
     while start < len(source):
-        # No more than this many fit beside the first, the widest of them being at least as wide.
+        # At most this many fit, as none is padded to less than the first.
         most = max(budget // int(max(source[start], target[start])), 1)
         piece = slice(start, start + most)
         wide_source = np.maximum.accumulate(source[piece])
@@ -321,9 +327,9 @@ def _edges(source: Indices, target: Indices, budget: int, *, thrifty: bool = Fal
         filled = np.cumsum(source[piece] + target[piece])
         enough = np.flatnonzero(cost[:fitting] >= budget / 2)
         good = enough[filled[enough] >= (1 - LIMIT) * places[enough]]
-        if len(good) and (thrifty or start + fitting < len(source)):
+        if len(good) and (least_padding or start + fitting < len(source)):
             start += int(good[-1]) + 1
-        elif len(enough) and thrifty:
+        elif len(enough) and least_padding:
             start += int(enough[(filled[enough] / places[enough]).argmax()]) + 1
         else:
             start += fitting
@@ -338,7 +344,7 @@ def _batch(
     target_starts: Indices,
     target_lengths: Indices,
 ) -> Batch:
-    """The batch of sentences that stand somewhere in a row of tokens."""
+    """The batch of sentences at these offsets of a row of tokens."""
     rows = np.arange(len(source_lengths))
     source = _grid(tokens, source_starts, source_lengths, Tokenizer.pad, 1)
     source[rows, source_lengths] = Tokenizer.end
@@ -364,7 +370,7 @@ def _grid(
     pad: int,
     more: int = 0,
 ) -> Indices:
-    """Pieces of a row of tokens below each other, padded to the longest and ``more``."""
+    """Pieces of a row of tokens as rows, padded to the longest and ``more``."""
     width = int(lengths.max()) + more if len(lengths) else 0
     places = np.arange(width)
     inside = places < lengths[:, None]

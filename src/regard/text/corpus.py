@@ -1,7 +1,6 @@
-"""Sentence pairs: read from files line by line, cleaned, and kept on disk as token numbers.
+"""Sentence pairs: read from files line by line, cleaned, and stored as token ids.
 
-Nothing here holds a corpus in memory: files are streamed, `EncodedPairs` keeps the numbers in a
-memory-mapped file and only the lengths at hand.
+No corpus is held in memory: files are streamed, and `EncodedPairs` is memory-mapped.
 """
 
 from __future__ import annotations
@@ -19,10 +18,9 @@ __all__ = ["Cleaning", "EncodedPairs", "Report", "is_tsv", "read_lines", "read_p
 
 
 def read_lines(path: str | Path) -> Iterator[str]:
-    """The lines of a UTF-8 text file, plain or ``.gz``, without their ends.
+    """The lines of a UTF-8 text file, plain or ``.gz``, without line ends.
 
-    A line ends with a line feed, or a carriage return and a line feed, and with nothing else: other
-    separators of Unicode may stand inside a sentence.
+    Lines end with LF or CRLF only: a sentence may contain other line separators of Unicode.
     """
     path = Path(path)
     try:
@@ -43,10 +41,9 @@ def read_pairs(
 ) -> Iterator[tuple[str, str]]:
     """Pairs of sentences: line by line of two files, or the first two columns of one TSV file.
 
-    A TSV file has a name that ends in ``.tsv`` or ``.tsv.gz``. Blank lines are pairs too, so that
-    the n-th pair is always the n-th line. With ``context``, a third column of a TSV file is the
-    sentence before the source and a fourth that before the target; each is put before its sentence,
-    with a space between. A line may leave either out.
+    The name of a TSV file ends in ``.tsv`` or ``.tsv.gz``. Blank lines are pairs too, so that the
+    n-th pair is always the n-th line. With ``context``, columns 3 and 4 of a TSV file, which may be
+    missing, are the sentences before source and target, and are put before them with a space.
     """
     if target is not None:
         for path in filter(is_tsv, (source, target)):
@@ -64,7 +61,7 @@ def read_pairs(
 
 
 def is_tsv(path: str | Path) -> bool:
-    """Whether a file holds both sides, by its name."""
+    """Whether the name of a file is that of a TSV file."""
     return Path(path).name.removesuffix(".gz").endswith(".tsv")
 
 

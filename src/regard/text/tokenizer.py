@@ -1,9 +1,8 @@
-"""Text to subword numbers and back, by the `tokenizers` library.
+"""Subword tokenizers, on the `tokenizers` library.
 
-Two kinds of subwords. ``"unigram"`` (Kudo 2018, https://arxiv.org/abs/1804.10959) chooses the
-pieces under which the text is likeliest; a word begins with ``▁``. ``"bytes"`` joins the pairs of
-bytes that stand together most often (Sennrich, Haddow and Birch 2016,
-https://arxiv.org/abs/1508.07909, on the bytes of UTF-8) and gives back every text exactly.
+``"unigram"`` (Kudo 2018, https://arxiv.org/abs/1804.10959) maximises the likelihood of the text; a
+word begins with ``▁``. ``"bytes"`` is byte-level BPE (Sennrich, Haddow and Birch 2016,
+https://arxiv.org/abs/1508.07909) and decodes every text exactly.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from regard.text._unigram import (
 )
 
 SHORT = 0.9
-"""The share of the asked size that a vocabulary must reach: training may end slightly below it."""
+"""Minimum size of a trained vocabulary, as a share of the requested size."""
 EMPTY = (SPACE, CAPITAL, SPACE + CAPITAL)
-"""Pieces that spell no character of their own."""
+"""Pieces without a character of their own."""
 KINDS = {"unigram": "Unigram", "bytes": "BPE"}
 
 if "TOKENIZERS_PARALLELISM" not in os.environ and hasattr(os, "register_at_fork"):
-    # The library's threads do not survive a fork: it warns of one and works alone from then on.
-    # Here it works alone in the child only, and need not warn.
+    # The library's threads do not survive a fork, after which it warns and disables them. Here they
+    # are disabled in the child only, without a warning.
     os.environ["TOKENIZERS_PARALLELISM"] = "true"
     os.register_at_fork(
         after_in_child=lambda: os.environ.__setitem__("TOKENIZERS_PARALLELISM", "false")
@@ -47,10 +46,10 @@ if "TOKENIZERS_PARALLELISM" not in os.environ and hasattr(os, "register_at_fork"
 
 
 class Tokenizer:
-    """Text to subword numbers and back.
+    """A subword tokenizer, made by `train` or `load`.
 
-    Made by `train` or `load`. Numbers 0 to 3 are special: padding, start, end, unknown. No text is
-    ever read as one of them, not even ``"</s>"``.
+    Ids 0 to 3 are special: padding, start, end, unknown. No text is encoded as one of them, not
+    even ``"</s>"``.
 
     >>> lines = ["the cats walk", "the dog walks", "the cat sees the dogs", "dogs see a cat"]
     >>> tokenizer = Tokenizer.train(lines, size=22)
@@ -66,14 +65,14 @@ class Tokenizer:
     unknown: ClassVar[int] = 3
 
     size: int
-    """How many numbers there are, specials included."""
+    """The size of the vocabulary, special tokens included."""
     kind: str
     """``"unigram"`` or ``"bytes"``."""
     vocabulary: list[str]
-    """The piece of every number."""
+    """The piece of every id."""
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
-        """A tokenizer around one of the library, which has the specials at 0 to 3."""
+        """Wrap a tokenizer of the library, whose ids 0 to 3 are the special tokens."""
         inner.encode_special_tokens = (
             True  # "</s>" in a text is text, in files of other programs too
         )
@@ -89,19 +88,18 @@ class Tokenizer:
     def train(
         cls, lines: Iterable[str], size: int, kind: str = "unigram", *, fit: bool = False
     ) -> Tokenizer:
-        """A tokenizer whose pieces suit these lines, which are read once and not kept.
+        """A tokenizer trained on these lines, which are read once.
 
-        The same lines give the same tokenizer, to the byte. ``size`` counts everything, the four
-        specials as well; the vocabulary may come out up to a tenth smaller. For ``"unigram"`` text
-        is brought to Unicode's form NFC, so that an ä is one character however it was typed
-        (NFKC would go further and make m² into m2), and white space to single spaces. Punctuation
-        marks and digits are pieces of their own, and so is the capital at the beginning of a
-        sentence, unless the word has one elsewhere too: *Bat* is ``▁⇧ ▁bat``. From a size
-        of 2,000 on, characters that the lines did not have are spelled by their bytes; below, they
-        are unknown. ``"bytes"`` changes nothing and knows every character.
+        The same lines give the same tokenizer, to the byte. ``size`` includes the four special
+        tokens; the vocabulary may be up to a tenth smaller. ``"unigram"`` normalises text to NFC
+        (not NFKC, which would turn m² into m2) and white space to single spaces. Punctuation marks
+        and digits are pieces of their own, and so is the capital at the beginning of a sentence,
+        unless the word has one elsewhere too: *Bat* is ``▁⇧ ▁bat``. From a size of 2,000 on,
+        unseen characters are encoded by their bytes; below, they are unknown. ``"bytes"``
+        normalises nothing and encodes every character.
 
         A text that supports fewer pieces, or has more characters, is an error; with ``fit``, the
-        tokenizer gets as many pieces as there are.
+        size is adapted.
         """
         if kind not in KINDS:
             raise OptionError(f"Tokenizer.train: kind={kind!r}, expected 'unigram' or 'bytes'")
@@ -113,7 +111,7 @@ class Tokenizer:
         found = inner.get_vocab_size()
         if found < SHORT * size and not fit:
             if kind == "unigram" and size >= FALLBACK > found:
-                found -= len(BYTES)  # which so small a vocabulary would not have
+                found -= len(BYTES)  # a vocabulary that small has no bytes
             raise OptionError(
                 f"Tokenizer.train: size={size:,}, but the text supports only {found:,} pieces; "
                 f"ask for {found:,} or fewer, or give more text"
@@ -132,7 +130,7 @@ class Tokenizer:
         except Exception as error:  # the library raises nothing more special
             raise FileError(f"{path}: not a tokenizer.json, or damaged: {error}") from None
         for pattern in _patterns(json.loads(text)):
-            if not is_own_pattern(pattern):  # others may take for ever, or make the library panic
+            if not is_own_pattern(pattern):  # others may hang or crash the library
                 raise FileError(
                     f"{path}: has the regular expression {pattern[:80]!r}, which regard does not "
                     "write; use the tokenizer.json that the model was trained with"
@@ -146,15 +144,15 @@ class Tokenizer:
 
     @property
     def fingerprint(self) -> str:
-        """A short text that two tokenizers share only if they are the same."""
+        """A digest of the tokenizer."""
         return blake2b(self._inner.to_str().encode(), digest_size=16).hexdigest()
 
     def encode(self, text: str) -> list[int]:
-        """The numbers of the text's pieces, without start and end."""
+        """The ids of a text, without start and end."""
         return self._encoded([text], "encode")[0].ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of each text's pieces; faster than one by one."""
+        """The ids of each text; faster than one by one."""
         if isinstance(texts, str):
             raise OptionError(
                 "Tokenizer.encode_batch: texts is one text, expected several; use encode"
@@ -162,24 +160,24 @@ class Tokenizer:
         return [encoding.ids for encoding in self._encoded(texts, "encode_batch")]
 
     def decode(self, ids: Iterable[SupportsIndex]) -> str:
-        """The text that these numbers spell; special ones are left out."""
+        """The text of these ids; special tokens are left out."""
         return self._tidy(self._inner.decode(self._spelled(ids, "decode")))
 
     def decode_batch(self, batch: Iterable[Iterable[SupportsIndex]]) -> list[str]:
-        """The texts that these lists of numbers spell."""
+        """The text of each list of ids."""
         spelled = [self._spelled(ids, "decode_batch") for ids in batch]
         return [self._tidy(text) for text in self._inner.decode_batch(spelled)]
 
     def tokens(self, ids: Iterable[SupportsIndex]) -> list[str]:
-        """The pieces of these numbers, to look at; special ones included."""
+        """The pieces of these ids, special tokens included."""
         return [self.vocabulary[i] for i in self._numbers(ids, "tokens")]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """For each piece of `encode`, where in the text it begins and where it has ended.
+        """The (start, end) offsets in the text of each piece of `encode`.
 
-        The space before a word is not part of a span; a piece that is nothing but this space has
-        an empty span where the word begins. Pieces that are bytes have the span of the characters
-        that they spell together, and what was typed as a letter and an accent that of the letter.
+        The space before a word is not part of a span; a piece that is only this space has an empty
+        span at the beginning of the word. Byte pieces have the span of the whole character, and a
+        letter with a combining accent that of the letter.
         """
         [encoding] = self._encoded([text], "spans", self._inner.encode_batch)
         spans = []
@@ -204,14 +202,14 @@ class Tokenizer:
         caller: str,
         encode: Callable[..., list[tokenizers.Encoding]] | None = None,
     ) -> list[tokenizers.Encoding]:
-        encode = encode or self._inner.encode_batch_fast  # which leaves out where the pieces are
+        encode = encode or self._inner.encode_batch_fast  # without offsets
         try:
             return encode(texts, add_special_tokens=False)
         except (TypeError, UnicodeEncodeError):
             raise OptionError(_no_text(f"Tokenizer.{caller}", texts)) from None
 
     def _tidy(self, text: str) -> str:
-        """The text with single spaces, unless its spaces are meant."""
+        """The text with single spaces, unless it is byte-level."""
         return text if self.kind == "bytes" else " ".join(text.split())
 
     def _spelled(self, ids: Iterable[SupportsIndex], caller: str) -> list[int]:
@@ -228,7 +226,7 @@ class Tokenizer:
 
 
 def _checked(lines: Iterable[str]) -> Iterator[str]:
-    """The lines that are not blank, if there are any."""
+    """The non-blank lines; raises if there are none."""
     if isinstance(lines, str):
         raise OptionError("Tokenizer.train: lines is one text, expected several")
     some = False
@@ -243,7 +241,7 @@ def _checked(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _byte_pairs(lines: Iterable[str], size: int) -> tokenizers.Tokenizer:
-    """Bytes, and the pairs of them that stand together most often."""
+    """A byte-level BPE tokenizer."""
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     least = len(SPECIALS) + len(alphabet)
     if size < least:
@@ -265,7 +263,7 @@ def _byte_pairs(lines: Iterable[str], size: int) -> tokenizers.Tokenizer:
 
 
 def _without_added(inner: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
-    """The tokenizer with its specials in the vocabulary only, where no text reaches them."""
+    """The tokenizer with special tokens that no text is encoded as."""
     content: dict[str, Any] = json.loads(inner.to_str())
     content["added_tokens"] = []
     return tokenizers.Tokenizer.from_str(json.dumps(content))
@@ -285,7 +283,7 @@ def _patterns(content: object) -> Iterator[str]:
 
 
 def _check(path: str | Path, inner: tokenizers.Tokenizer) -> None:
-    """Raise unless this is a tokenizer as `Tokenizer.train` makes them."""
+    """Raise unless `Tokenizer.train` could have made this tokenizer."""
     if not isinstance(inner.model, models.Unigram | models.BPE):
         raise FileError(
             f"{path}: a tokenizer of type {type(inner.model).__name__}, expected "

@@ -1,7 +1,7 @@
-"""Subwords to words: which subwords spell which word, by where their characters stand.
+"""Subwords to words, by character offsets.
 
-Every tokenizer that says where in the text its pieces come from will do: WordPiece, byte-level
-pairs, unigram, SentencePiece. No piece's own spelling (``##ing``, ``▁the``) is ever looked at.
+Works with every tokenizer that has offsets: WordPiece, byte-level BPE, unigram, SentencePiece. The
+spelling of pieces (``##ing``, ``▁the``) is never used.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ Span = tuple[int, int]
 WORD = re.compile(r"\w+(?:['’\-]\w+)*|[^\w\s]")
 """A word, or a punctuation mark on its own."""
 REACH = 16
-"""So many characters of a text may be spelled in another way before a piece is found again."""
+"""Maximum characters of a text to skip in the search for a decoded piece."""
 CONTEXT = 8
-"""Subwords before one that its spelling may depend on, at least."""
+"""Minimum preceding subwords that are decoded with one, as its spelling may depend on them."""
 UNSPACED = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
     r"\U00020000-\U0003ffff]"
 )
-"""Letters of scripts that put no space between words: Thai, Lao, Burmese, Khmer, kana, Chinese."""
+"""Letters of scripts without spaces between words: Thai, Lao, Burmese, Khmer, kana, Chinese."""
 BREAKING = ("Cc", "Zl", "Zp")
 UNSEEN = (*BREAKING, "Cf", "Zs")
-"""Kinds of characters that end or spoil a line, and those that cannot be seen, as Unicode says."""
+"""Unicode categories of characters that break a line, and of invisible ones."""
 
 
 def visible(text: str) -> str:
-    """The text as it can be shown on a line: as it is, or spelled out where it cannot be seen.
+    """The text for display on one line: as it is, or its `repr` if it is invisible or has breaks.
 
     >>> print(visible("because"), visible("\\n"), visible(" "))
     because '\\n' ' '
@@ -55,7 +55,7 @@ def visible(text: str) -> str:
 
 
 def word_spans(text: str) -> list[Span]:
-    """Where the words and punctuation marks of a text stand.
+    """The spans of the words and punctuation marks of a text.
 
     >>> text = "It didn't work."
     >>> [text[start:end] for start, end in word_spans(text)]
@@ -65,11 +65,11 @@ def word_spans(text: str) -> list[Span]:
 
 
 def overlaps(spans: Sequence[Span], words: Sequence[Span]) -> list[tuple[int, int, float]]:
-    """How much of each subword belongs to each word: (subword, word, share), where there is any.
+    """The share of each subword in each word: (subword, word, share), where not 0.
 
-    The shares of a subword are 1 in all. One that reaches over two words is shared by its
-    characters; one of no characters, such as the space before a word, goes to the word that it
-    stands at. Words are in order and do not overlap; subwords may.
+    The shares of a subword sum to 1. One that spans two words is divided by its characters; an
+    empty one, such as the space before a word, belongs to the word at its offset. Words are in
+    order and do not overlap; subwords may.
 
     >>> overlaps([(0, 2), (2, 6)], [(0, 4), (5, 6)])
     [(0, 0, 1.0), (1, 0, 0.6666666666666666), (1, 1, 0.3333333333333333)]
@@ -89,7 +89,7 @@ def overlaps(spans: Sequence[Span], words: Sequence[Span]) -> list[tuple[int, in
 
 
 def shares(spans: Sequence[Span], words: Sequence[Span]) -> NDArray[np.float64]:
-    """The same as a matrix, ``(subwords, words)``."""
+    """The shares of `overlaps` as a matrix, ``(subwords, words)``."""
     found = np.zeros((len(spans), len(words)))
     for i, j, share in overlaps(spans, words):
         found[i, j] = share
@@ -97,10 +97,10 @@ def shares(spans: Sequence[Span], words: Sequence[Span]) -> NDArray[np.float64]:
 
 
 def spelled(decode: Callable[[Sequence[int]], str], ids: Sequence[int], text: str) -> list[Span]:
-    """Where in the text each of the numbers stands that spell it, found by spelling it out.
+    """The span in the text of each of its token ids, found by stepwise decoding.
 
-    What is not in the text as it is spelled (half a character, an unknown one, other quotation
-    marks) has an empty span where it should be; what comes behind it is found again.
+    A piece that is not in the text as decoded (half a character, an unknown one, other quotation
+    marks) has an empty span; the search continues after it.
     """
     spans: list[Span] = []
     known, said, start, first = _lower(text), "", 0, 0
@@ -119,25 +119,25 @@ def spelled(decode: Callable[[Sequence[int]], str], ids: Sequence[int], text: st
 
 
 def _lower(text: str) -> str:
-    """The text in lower case, each letter where it was."""
+    """The text in lower case, with unchanged offsets."""
     return "".join(one.lower() if len(one.lower()) == 1 else one for one in text)
 
 
 def _common(one: str, other: str) -> int:
-    """How many characters both begin with."""
+    """The length of the common prefix."""
     pairs = zip(one, other, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 @dataclass(frozen=True)
 class Words:
-    """The words of a text as a model reads it: each made of subwords, special tokens apart.
+    """The words of a tokenised text, and its special tokens.
 
     Args:
         text: the text.
         tokens: the pieces, in order.
-        spans: where in the text each of them stands.
-        special: which of them stand for no text, such as ``[CLS]``.
+        spans: their offsets in the text.
+        special: which of them are special tokens, such as ``[CLS]``.
 
     >>> words = Words("bats fly", ("<s>", "bat", "s", "fly"), ((0, 0), (0, 3), (3, 4), (5, 8)),
     ...               (True, False, False, False))
@@ -159,7 +159,7 @@ class Words:
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The words, and the special tokens where they stand."""
+        """The words and special tokens, in order."""
         return tuple(
             self.text[slice(*one)] if isinstance(one, tuple) else self.tokens[one]
             for one in self._units
@@ -167,12 +167,12 @@ class Words:
 
     @cached_property
     def is_word(self) -> tuple[bool, ...]:
-        """Of each name, whether it is a word of the text, not a special token."""
+        """Whether each name is a word, not a special token."""
         return tuple(isinstance(one, tuple) or not self.special[one] for one in self._units)
 
     @cached_property
     def places(self) -> tuple[int, ...]:
-        """For each token, the number of the name that it mostly belongs to."""
+        """For each token, the number of its name; of several, the one with the largest share."""
         best = [(0.0, -1)] * len(self.tokens)
         for token, name, share in self._shares:
             if share > best[token][0]:
@@ -180,16 +180,16 @@ class Words:
         return tuple(name for _, name in best)
 
     def summed(self, x: Tensor) -> Float[Tensor, "*b names"]:
-        """x ``(…, tokens)`` added up to names, ``(…, names)``: what goes to a word as a whole."""
+        """x ``(…, tokens)`` summed over the tokens of each name, ``(…, names)``."""
         tokens, names, amounts = self._indices
         out = x.new_zeros(*x.shape[:-1], len(self))
         return out.index_add_(-1, names.to(x.device), x[..., tokens] * amounts.to(x))
 
     def averaged(self, x: Tensor, *, spelled: bool = False) -> Float[Tensor, "*b names d"]:
-        """x ``(…, tokens, d)`` as the mean of each name's tokens, ``(…, names, d)``.
+        """x ``(…, tokens, d)`` averaged over the tokens of each name, ``(…, names, d)``.
 
-        With ``spelled``, tokens that spell nothing, such as the sign of a capital, count only where
-        no other does.
+        With ``spelled``, tokens without characters, such as the sign of a capital, are ignored
+        unless a name has no others.
         """
         tokens, names, amounts = self._indices
         amounts = (amounts * self._spells[tokens] if spelled else amounts).to(x)
@@ -199,22 +199,22 @@ class Words:
         return out / total[:, None]
 
     def span(self, name: int) -> Span:
-        """Where in the text a name stands; an empty span for a special token."""
+        """The span of a name in the text; empty for a special token."""
         unit = self._units[name]
         return unit if isinstance(unit, tuple) else self.spans[unit]
 
     def tokens_of(self, name: int) -> list[int]:
-        """The numbers of the tokens that spell a name, given by its number.
+        """The numbers of the tokens of a name, given by its number.
 
-        A token that reaches over two words spells both.
+        A token that spans two words belongs to both.
         """
         return self._tokens_of[name]
 
     def find(self, word: str | int) -> int:
-        """The number of a word: by its number, or as it is written; the second *it* is ``it#2``.
+        """The number of a word, given by number or spelling; the second *it* is ``it#2``.
 
-        Upper and lower case count if the word is there as written, and do not if it is not. What is
-        no word, such as ``[CLS]``, is found by its name.
+        An exact match has precedence over one that ignores case. Special tokens, such as ``[CLS]``,
+        are found by name.
         """
         if not isinstance(word, str):
             return self._numbered(word)
@@ -243,7 +243,7 @@ class Words:
         return found[int(ordinal) - 1 if ordinal else 0]
 
     def has(self, word: str | int) -> bool:
-        """Whether the text has a word as it is written, once or several times."""
+        """Whether the text has a word, ignoring case."""
         if not isinstance(word, str):
             return True
         wanted = word.partition("#")[0].casefold() or word
@@ -251,7 +251,7 @@ class Words:
         return any(wanted == name or wanted in WORD.findall(name) for name in names)
 
     def called(self, name: int) -> str:
-        """A name, given by its number, and which of them it is, if there are several: ``it#2``."""
+        """The unique spelling of a name, given by its number: ``it#2`` if there are several."""
         return self._called[name]
 
     @cached_property
@@ -264,19 +264,19 @@ class Words:
         return found
 
     def at(self, position: int) -> int:
-        """The number of the word that has this character of the text."""
+        """The number of the word at a character offset."""
         for i, one in enumerate(self._units):
             if isinstance(one, tuple) and one[0] <= position < one[1]:
                 return i
-        raise WordError(f"no word stands at character {position} of the text")
+        raise WordError(f"no word at character {position} of the text")
 
     def as_tokens(self) -> Words:
-        """The same with every subword as a word of its own."""
+        """A copy in which every subword is a word."""
         return _Apart(self.text, self.tokens, self.spans, self.special)
 
     @property
     def _written(self) -> Sequence[str]:
-        """The names as they stand in the text."""
+        """The names as spelled in the text."""
         return self.names
 
     def _numbered(self, word: object) -> int:
@@ -295,9 +295,9 @@ class Words:
 
     @cached_property
     def _units(self) -> list[Span | int]:
-        """What has a name, in order: the span of a word, or the number of a token.
+        """The units with a name, in order: the span of a word, or the number of a token.
 
-        A token is on its own if it is special, or spells nothing of any word.
+        A token is a unit of its own if it is special, or part of no word.
         """
         own: dict[int, list[int]] = {}
         for token, word, _ in overlaps(self._inked, self._words):
@@ -312,7 +312,7 @@ class Words:
 
     @cached_property
     def _shares(self) -> list[tuple[int, int, float]]:
-        """(token, name, share), where there is any."""
+        """(token, name, share), where not 0."""
         number = {unit: i for i, unit in enumerate(self._units)}
         found = [(unit, i, 1.0) for unit, i in number.items() if not isinstance(unit, tuple)]
         alone = {token for token, *_ in found}
@@ -339,7 +339,7 @@ class Words:
 
     @cached_property
     def _spells(self) -> Tensor:
-        """Of each token, 1 if it spells something or no token of its name does, else 0."""
+        """For each token, 1 if it has characters or no token of its name does, else 0."""
         spells = torch.tensor([start < end for start, end in self._inked], dtype=torch.float64)
         for tokens in self._tokens_of:
             if not spells[tokens].any():
@@ -348,7 +348,7 @@ class Words:
 
     @cached_property
     def _inked(self) -> list[Span]:
-        """The spans without the spaces they begin with; of a space, an empty one behind it."""
+        """The spans without leading spaces; for a space, an empty span after it."""
         found = []
         for start, end in self.spans:
             first = start
@@ -359,10 +359,10 @@ class Words:
 
     @cached_property
     def _words(self) -> list[Span]:
-        """The spans of words; where a script has no spaces, they end where subwords do.
+        """The spans of words; in a script without spaces, of subwords.
 
-        Words that share a subword, such as a last word and the full stop behind it where the
-        tokenizer joins them, are one.
+        Words that share a subword, such as a word and a full stop that the tokenizer joins, are
+        one.
         """
         found: list[Span] = []
         ends = sorted({edge for span in self.spans for edge in span})
@@ -374,7 +374,7 @@ class Words:
         return self._joined(found)
 
     def _joined(self, words: list[Span]) -> list[Span]:
-        """The words, those that share a subword as one."""
+        """The words, with those that share a subword merged."""
         shared = {
             word
             for (before, _, _), (token, word, _) in pairwise(overlaps(self._inked, words))
@@ -390,7 +390,7 @@ class Words:
 
 
 class _Apart(Words):
-    """Words of which every subword is one."""
+    """`Words` in which every subword is a word."""
 
     @property
     def _written(self) -> Sequence[str]:

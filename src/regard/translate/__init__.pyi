@@ -1,15 +1,7 @@
-from regard.translate.config import (
-    DataConfig as DataConfig,
-)
-from regard.translate.config import (
-    RunConfig as RunConfig,
-)
-from regard.translate.config import (
-    TrainingConfig as TrainingConfig,
-)
-from regard.translate.config import (
-    ValidationConfig as ValidationConfig,
-)
+from regard.translate.config import DataConfig as DataConfig
+from regard.translate.config import RunConfig as RunConfig
+from regard.translate.config import TrainingConfig as TrainingConfig
+from regard.translate.config import ValidationConfig as ValidationConfig
 from regard.translate.strategies import Beam as Beam
 from regard.translate.strategies import Greedy as Greedy
 from regard.translate.strategies import Sampling as Sampling

@@ -1,13 +1,12 @@
-"""Checkpoints: folders that are either whole or not there.
+"""Checkpoints: folders that are written atomically.
 
     checkpoints/step-00001200/
         model.safetensors       the weights
-        optimizer.safetensors   Adam's averages
-        state.json              where in the data, the best so far, and a digest of each file
+        optimizer.safetensors   Adam's moments
+        state.json              position in the data, best score, and a digest of each file
 
-A checkpoint is written beside its place and renamed, so whatever stops the program, the newest one
-that bears its name is whole. Should the disk damage one all the same, its digest tells, and the one
-before it is used.
+A checkpoint is written to a temporary folder and renamed, so every ``step-`` folder is complete. If
+a digest does not match, the checkpoint before it is used.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from regard.files import why
 
 Tensors = dict[str, Tensor]
 ADAM = ("step", "exp_avg", "exp_avg_sq")
-"""What the optimizer remembers of each weight, stored as ``weight|step`` and so on."""
+"""The optimizer's state of each weight, stored as ``weight|step`` and so on."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One that was read: everything that a run needs to resume."""
+    """Everything that a run needs to resume."""
 
     step: int
     model: Tensors
@@ -42,7 +41,7 @@ class Checkpoint:
     state: dict[str, Any]
 
     def misfit(self, weights: Tensors, trainable: Iterable[str]) -> str | None:
-        """Why this is no checkpoint of a model with such weights, or None."""
+        """Why this checkpoint does not fit a model with these weights; None if it does."""
         for name in sorted(weights.keys() ^ self.model.keys()):
             return f"{name} is {'missing' if name in weights else 'no part of this one'}"
         for name, weight in weights.items():
@@ -61,12 +60,12 @@ class Checkpoints:
         self.folder = folder
 
     def steps(self) -> list[int]:
-        """The updates that there are checkpoints of, the oldest first."""
+        """The updates that have a checkpoint, ascending."""
         found = (path.name.removeprefix("step-") for path in self.folder.glob("step-*"))
         return sorted(int(name) for name in found if name.isdigit())
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Put the checkpoint beside the others; if the disk is full, leave those as they are."""
+        """Write a checkpoint; on an error the others stay intact."""
         beside = self.folder / f".writing-{checkpoint.step}"
         try:
             shutil.rmtree(beside, ignore_errors=True)
@@ -93,14 +92,14 @@ class Checkpoints:
             ) from None
 
     def left(self, step: int) -> str:
-        """What a run that must stop at this update can resume from, in words."""
+        """A clause on what a run that fails at this update can resume from."""
         there = [one for one in self.steps() if one < step]
         if not there:
             return "no checkpoint was written before"
         return f"the checkpoint of update {there[-1]:,} is intact"
 
     def read(self, step: int) -> Checkpoint:
-        """The checkpoint of this update, or a `FileError` that says what is wrong with it."""
+        """The checkpoint of this update; raises a `FileError` if it is damaged."""
         folder = self.path(step)
         path = folder / "state.json"
         try:
@@ -126,7 +125,7 @@ class Checkpoints:
             raise FileError(f"{path}: damaged: {error}") from None
 
     def newest(self, say: Callable[[str], None]) -> Checkpoint | None:
-        """The last checkpoint that can be read; says which ones cannot."""
+        """The newest valid checkpoint; reports damaged ones."""
         for leftover in self.folder.glob(".writing-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         for step in reversed(self.steps()):
@@ -137,7 +136,7 @@ class Checkpoints:
         return None
 
     def keep(self, wanted: set[int]) -> None:
-        """Remove all others."""
+        """Remove all other checkpoints."""
         for step in set(self.steps()) - wanted:
             shutil.rmtree(self.path(step), ignore_errors=True)
 
@@ -151,7 +150,7 @@ class Checkpoints:
         return {name: (weight / len(steps)).float() for name, weight in total.items()}
 
     def path(self, step: int) -> Path:
-        """Where the checkpoint of this update is, or will be."""
+        """The folder of the checkpoint of this update."""
         return self.folder / f"step-{step:08d}"
 
 
@@ -166,7 +165,7 @@ def _digest_of(state: dict[str, Any]) -> str:
 
 
 def _flush(path: Path) -> None:
-    """Wait until what was written is on the disk."""
+    """fsync a file or folder."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

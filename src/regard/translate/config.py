@@ -1,8 +1,8 @@
-"""What a training run is: its data, its model, its schedule; from a TOML file and the command line.
+"""The configuration of a training run, from a TOML file and the command line.
 
 Four frozen records, one per concern: `DataConfig`, `regard.nn.TransformerConfig`,
-`TrainingConfig` and `ValidationConfig`. The command line and the TOML file are both made from their
-fields, so neither can know an option that the other does not.
+`TrainingConfig` and `ValidationConfig`. Their fields are the options of the command line and of the
+TOML file.
 """
 
 from __future__ import annotations
@@ -24,106 +24,93 @@ from regard.translate.scoring import TOKENIZERS
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which sentences, and how they are cut into subwords."""
+    """Which sentences, and how they are tokenised."""
 
     source: Annotated[
         str | Path,
-        "Sentences to translate, one a line; plain or .gz. Or both columns in one .tsv file.",
+        "Source sentences, one per line, plain or .gz; or source and target in one .tsv file.",
     ] = ""
     target: Annotated[
-        str | Path,
-        "Their translations, line by line; left out when the source is a .tsv file.",
+        str | Path, "Target sentences, line by line; not with a .tsv file as source."
     ] = ""
     valid_source: Annotated[
         str | Path,
-        "Sentences to validate on; if not given, some are split off from the training data.",
+        "Source sentences to validate on; if not given, training pairs are held out.",
     ] = ""
     valid_target: Annotated[str | Path, "Their translations."] = ""
-    subwords: Annotated[str, "How words are cut: unigram, or bytes (byte-level pairs)."] = "unigram"
-    longest: Annotated[
-        int,
-        "Pairs with more subwords than this on a side are skipped, and counted.",
-    ] = 256
+    subwords: Annotated[str, "Tokenizer: unigram, or bytes (byte-level BPE)."] = "unigram"
+    longest: Annotated[int, "Pairs with more subwords than this on a side are dropped."] = 256
     max_ratio: Annotated[
-        float,
-        "Pairs are dropped when one side has this many times the subwords of the other.",
+        float, "Pairs with more than this ratio of subwords between the sides are dropped."
     ] = 4.0
-    drop_duplicates: Annotated[
-        bool,
-        "Whether a pair that comes twice is dropped the second time.",
-    ] = True
+    drop_duplicates: Annotated[bool, "Whether repeated pairs are dropped."] = True
     mix: Annotated[
         dict[str, float | int],
-        "Instead of a source: several .tsv files, each with how often an epoch has each of its "
-        "pairs, as in tatoeba.tsv=2.",
+        "Instead of a source: .tsv files, each with how often an epoch repeats its pairs, as in "
+        "tatoeba.tsv=2.",
     ] = field(default_factory=dict)
     context: Annotated[
         bool,
-        "Whether .tsv files have the sentence before the source in a third column, and its "
-        "translation in a fourth; they are put before the pair.",
+        "Whether columns 3 and 4 of .tsv files have the preceding source and target sentence, to "
+        "be put before the pair.",
     ] = False
-    tokenizer: Annotated[
-        str | Path,
-        "A tokenizer.json whose subwords are used instead of new ones.",
-    ] = ""
+    tokenizer: Annotated[str | Path, "A tokenizer.json to use instead of training one."] = ""
 
     def __post_init__(self) -> None:
         _settle_types(self)
         _one_of(self, "subwords", ("unigram", "bytes"))
         _at_least(self, "longest", 1)
-        if self.max_ratio != math.inf:  # which keeps all
+        if self.max_ratio != math.inf:  # keeps all
             _at_least(self, "max_ratio", 1.0)
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How the model is fitted to the data."""
+    """The optimisation: schedule, batches, regularisation."""
 
-    epochs: Annotated[int, "How often all sentences are seen."] = 60
-    max_steps: Annotated[int | None, "At most this many updates, whatever the epoch."] = None
+    epochs: Annotated[int, "Passes over the training data."] = 60
+    max_steps: Annotated[int | None, "Maximum number of updates."] = None
     stop_at: Annotated[
-        int | None,
-        "Stop after this update, in the middle of the schedule, for another run to resume from.",
+        int | None, "Stop after this update, in the middle of the schedule; a later run resumes."
     ] = None
     batch_tokens: Annotated[
-        int,
-        "Tokens in a batch, each side, padding included; all workers together.",
+        int, "Tokens per batch and side, padding included; all workers together."
     ] = 4096
-    accumulate: Annotated[int, "Batches whose gradients are added up before an update."] = 1
+    accumulate: Annotated[int, "Batches per update: gradient accumulation."] = 1
     learning_rate: Annotated[
         float | None,
-        "The highest, reached at the end of the warm-up; 1/√(width · warmup) if not given.",
+        "Peak learning rate, after the warm-up; 1/√(width · warmup) if not given.",
     ] = None
-    warmup: Annotated[int, "Updates in which the learning rate rises from 0."] = 2000
+    warmup: Annotated[int, "Updates of linear warm-up."] = 2000
     schedule: Annotated[
-        str,
-        "Then it falls with the inverse square root of the update, or as a cosine to 0.",
+        str, "Decay of the learning rate after the warm-up: inverse_sqrt, or cosine to 0."
     ] = "inverse_sqrt"
     smoothing: Annotated[
-        float,
-        "Label smoothing: the share of the target spread evenly over all subwords.",
+        float, "Label smoothing: the probability spread evenly over the vocabulary."
     ] = 0.1
-    weight_decay: Annotated[
+    word_dropout: Annotated[
         float,
-        "Pulls weights towards 0, apart from the gradient (AdamW).",
+        "Share of the target's subwords that the decoder reads as unknown while training, so that "
+        "it relies on the source.",
     ] = 0.0
-    clip: Annotated[float, "Gradients longer than this are shortened to it; 0: never."] = 1.0
+    weight_decay: Annotated[float, "Decoupled weight decay (AdamW)."] = 0.0
+    clip: Annotated[float, "Maximum norm of the gradient; 0: no clipping."] = 1.0
     init_from: Annotated[
         str | Path,
-        "Start from the weights and subwords of this model's folder: fine-tuning.",
+        "Fine-tune: start from the weights and subwords of this model or run; of an unfinished "
+        "run, from its checkpoint with the best validation score.",
     ] = ""
     precision: Annotated[
         str,
-        "Precision of products: float32, or bfloat16, which processors with AVX-512 BF16 or AMX "
-        "compute about twice as fast; weights, the sums between layers and the validation stay "
-        "float32.",
+        "Precision of matrix products: float32, or bfloat16, about twice as fast on processors "
+        "with AVX-512 BF16 or AMX; weights, residual sums and validation stay float32.",
     ] = "float32"
     trainable: Annotated[
         str,
         'With `init_from`, the modules to train, by name: "encoder.blocks.3 encoder.norm". All '
-        "others are frozen; if not given, none is.",
+        "others are frozen; if not given, none are.",
     ] = ""
-    seed: Annotated[int, "The same seed, data and machine give the same model, bit for bit."] = 1
+    seed: Annotated[int, "Same seed, data and machine: same model, bit for bit."] = 1
 
     def __post_init__(self) -> None:
         _settle_types(self)
@@ -144,10 +131,11 @@ class TrainingConfig:
             raise OptionError(
                 "train: trainable names modules of an existing model; give init_from as well"
             )
-        if not 0.0 <= self.smoothing < 1.0:
-            raise OptionError(
-                f"train: smoothing={self.smoothing}, expected 0 up to, but not including, 1"
-            )
+        for name in ("smoothing", "word_dropout"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise OptionError(
+                    f"train: {name}={getattr(self, name)}, expected 0 up to, but not including, 1"
+                )
 
     def rate(self, step: int, last: int, width: int) -> float:
         """The learning rate of update `step`, counted from 1, when `last` is the last one.
@@ -173,29 +161,20 @@ class TrainingConfig:
 class ValidationConfig:
     """When to validate, what to keep, and when to stop."""
 
-    valid_every: Annotated[
-        int,
-        "Updates between validations, each of which also writes a checkpoint.",
-    ] = 1000
-    checkpoint_every: Annotated[
-        int,
-        "Updates between checkpoints: what a crash can lose at most.",
-    ] = 250
+    valid_every: Annotated[int, "Updates between validations; each writes a checkpoint."] = 1000
+    checkpoint_every: Annotated[int, "Updates between checkpoints: what a crash can lose."] = 250
     average: Annotated[
-        int,
-        "The final model is the average of this many validated checkpoints, the last ones.",
+        int, "Average this many of the last validated checkpoints, unless the best one is better."
     ] = 5
     patience: Annotated[
-        int,
-        "Stop after this many validations without a new best; 0: never early.",
+        int, "Stop after this many validations without a new best; 0: never early."
     ] = 0
     select_by: Annotated[
         str,
         "Metric that selects the best checkpoint: bleu (greedy search) or loss. Both are measured.",
     ] = "bleu"
     bleu_tokenize: Annotated[
-        str,
-        "How sacreBLEU cuts words: 13a, or none for text that is tokenised already, …",
+        str, "sacreBLEU's tokenizer: 13a, none for text that is tokenised already, …"
     ] = "13a"
 
     def __post_init__(self) -> None:
@@ -218,7 +197,7 @@ class RunConfig:
     validation: ValidationConfig = field(default_factory=ValidationConfig)
 
     def to_json(self) -> str:
-        """The configuration as indented JSON, to stand in the run's folder."""
+        """The configuration as indented JSON, for the run's folder."""
         return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
@@ -233,7 +212,7 @@ class RunConfig:
         return cls().changed(given, where)
 
     def changed(self, given: dict[str, Any], where: str) -> RunConfig:
-        """The same with what is ``given``, section by section; an unknown name is an error."""
+        """A copy with the given values, by section and name; an unknown name is an error."""
         parts: dict[str, Any] = {}
         for section, values in given.items():
             if section not in SECTIONS:
@@ -253,7 +232,7 @@ class RunConfig:
         return replace(self, **parts)
 
     def differences(self, other: RunConfig) -> list[str]:
-        """What is not the same in the other, a line each: ``training.seed: 1, not 2``."""
+        """The differing fields, one string each: ``training.seed: 1, not 2``."""
         lines = []
         for section in SECTIONS:
             mine, theirs = asdict(getattr(self, section)), asdict(getattr(other, section))
@@ -274,13 +253,13 @@ SECTIONS: dict[str, Any] = {
 
 
 CHOSEN = ("vocabulary", "batch_tokens", "epochs", "warmup", "learning_rate", "valid_every")
-"""Options that are chosen from the corpus if not given, as is the preset of the model."""
+"""Options whose defaults depend on the corpus, as does the preset of the model."""
 RENAMED = {"learns": "trainable", "judge": "select_by"}
-"""Names that options had in runs of earlier versions."""
+"""Options by their names in earlier versions."""
 
 
 def read_toml(path: str | Path) -> tuple[str | None, dict[str, Any]]:
-    """The preset that a TOML file names, if it does, and its sections."""
+    """The preset of a TOML file, if it has one, and its sections."""
     try:
         given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -303,9 +282,8 @@ def field_types(kind: Any) -> dict[str, type]:
     hints = get_type_hints(kind)
     found: dict[str, type] = {}
     for one in fields(kind):
-        hint = (
-            get_origin(hints[one.name]) if get_origin(hints[one.name]) is dict else hints[one.name]
-        )
+        hint = hints[one.name]
+        hint = dict if get_origin(hint) is dict else hint
         if isinstance(hint, types.UnionType):
             (hint,) = (part for part in get_args(hint) if part not in (type(None), Path))
         found[one.name] = hint
@@ -313,8 +291,7 @@ def field_types(kind: Any) -> dict[str, type]:
 
 
 def _typed(kind: Any, name: str, value: Any, where: str) -> Any:
-    """The value if it has the type of the field; a whole number may stand for a float, and a path
-    for its text."""
+    """The value, checked against the type of the field; converts int to float and Path to str."""
     wanted = field_types(kind)[name]
     optional = next(one for one in fields(kind) if one.name == name).default is None
     if value is None and optional:
@@ -335,7 +312,7 @@ def _typed(kind: Any, name: str, value: Any, where: str) -> Any:
 
 
 def _weights(name: str, value: Any, where: str) -> dict[str, float | int]:
-    """Files and their weights, if the value is such a table."""
+    """A table of files and their weights, checked."""
     if not isinstance(value, dict):
         raise OptionError(f"{where}: {name} is {value!r}, expected a table of files and numbers")
     for path, weight in value.items():
@@ -346,7 +323,7 @@ def _weights(name: str, value: Any, where: str) -> dict[str, float | int]:
 
 
 def _settle_types(config: Any) -> None:
-    """Bring each field into its type, or raise."""
+    """Convert each field to its type, or raise."""
     for one in fields(config):
         settled = _typed(type(config), one.name, getattr(config, one.name), "train")
         object.__setattr__(config, one.name, settled)
@@ -356,7 +333,7 @@ WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "
 
 
 def nearest(name: str, known: Any) -> str:
-    """The end of an error about an unknown name: the nearest known one, or all."""
+    """The end of an error about an unknown name: the nearest known one, or all known ones."""
     near = difflib.get_close_matches(name, list(known), 1)
     return f"; did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
 

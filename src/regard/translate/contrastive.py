@@ -19,7 +19,7 @@ from regard.text.words import word_spans
 from regard.translate.translator import Translator
 
 CHUNK = 512
-"""How many items are scored between two reports of progress."""
+"""Items that are scored between two reports of progress."""
 SMALL = 10
 """Groups of fewer items are left out of the printed table; `to_data` has them."""
 
@@ -30,9 +30,9 @@ class Item:
 
     source: str
     targets: tuple[str, ...]
-    """All different; with the context of the target in front, if it has one."""
+    """All different; preceded by the context of the target, if any."""
     word: str | None
-    """The first word of the right target that every wrong one replaces, such as a pronoun."""
+    """The first word of the right target that all others replace, such as a pronoun."""
     where: str
     """Its file and line, for errors."""
 
@@ -80,15 +80,15 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class Result:
-    """What a translator makes of a contrastive test set."""
+    """The accuracy of a translator on a contrastive test set."""
 
     total: Accuracy
     words: dict[str, Accuracy]
-    """The same for each `Item.word`, the most frequent first."""
+    """The accuracy for each `Item.word`, the most frequent first."""
     chance: float
     """The accuracy of guessing, from 0 to 1."""
     targets: int
-    """How many translations were scored."""
+    """Number of scored translations."""
 
     def to_data(self) -> dict[str, Any]:
         """Everything as plain numbers, for JSON."""
@@ -113,8 +113,8 @@ def read_items(lines: Iterable[str], name: str, context: int = 0) -> list[Item]:
     """The items of a file of JSON lines, called `name` in errors; blank lines are skipped.
 
     Each line is an object with `source` and `targets`, a list of which the first is right. With
-    `context`, the last so many sentences of its `context` (a text, or a list of texts) stand
-    before the source, and those of its `context_target`, if it has any, before every target.
+    `context`, the last so many sentences of its `context` (a text, or a list of texts) precede
+    the source, and those of its `context_target`, if it has any, every target.
 
     >>> line = '{"source": "It is new.", "targets": ["Sie ist neu.", "Er ist neu."]}'
     >>> read_items([line], "test.jsonl")[0].word
@@ -143,9 +143,9 @@ def evaluate(
     items: Sequence[Item],
     progress: Callable[[int], object] = lambda done: None,
 ) -> Result:
-    """How often the first target of an item is more probable than every other one.
+    """The share of items whose first target is more probable than every other one.
 
-    `progress` is called with how many items are done.
+    `progress` is called with the number of items done.
     """
     _check_lengths(translator, items)
     groups: defaultdict[str, list[bool]] = defaultdict(list)
@@ -175,7 +175,7 @@ def evaluate(
 
 def _check_lengths(translator: Translator, items: Sequence[Item]) -> None:
     """Raise before anything is scored, and name the line."""
-    limit = translator.model.config.max_length - 1  # the end needs a place as well
+    limit = translator.model.config.max_length - 1  # one position is for the end token
     for item in items:
         ids = translator.tokenizer.encode_batch([item.source, *item.targets])
         if (longest := max(map(len, ids))) > limit:
@@ -203,7 +203,7 @@ def _object(where: str, line: str) -> dict[str, Any]:
 
 
 def _context(where: str, data: dict[str, Any], key: str) -> list[str]:
-    """The sentences of context, none of them blank; those of the target may be missing."""
+    """The non-blank sentences of context; those of the target may be missing."""
     if key not in data and key == "context":
         raise FileError(f"{where}: context missing; leave out --context to score without it")
     given = data.get(key, [])

@@ -1,4 +1,4 @@
-"""Training options that were not given, chosen from the size of the corpus.
+"""Defaults of training options that depend on the size of the corpus.
 
     pairs      preset  vocabulary  batch tokens  epochs  learning rate
     500        tiny         1,500         1,024     126          0.004
@@ -8,8 +8,7 @@
 
 A few hundred pairs need most words whole: with 800 subwords instead of 1,400, BLEU on 500 pairs of
 the built-in corpus falls from 59 to 18 (benchmarks/RESULTS.md). The warm-up is a tenth of all
-updates, at most 2,000 (Vaswani et al., 2017, have 4,000 of 100,000): one longer than the run would
-never let the model learn.
+updates, at most 2,000 (Vaswani et al., 2017, have 4,000 of 100,000).
 """
 
 from __future__ import annotations
@@ -28,24 +27,23 @@ from regard.translate.preparing import check_files, corpora
 from regard.translate.run_directory import CONFIG, PAIRS, read_config
 
 SUBWORD = 4
-"""Characters of a subword, about."""
+"""Approximate characters of a subword."""
 LEAST_WARMUP = 500
-"""The learning rate, 1/√(width · warmup), is that of a warm-up at least so long: with a shorter one
-it would grow without bound."""
+"""Minimum warm-up in the learning rate 1/√(width · warmup), which would otherwise be unbounded."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a caller asks of a training run; everything else is chosen from the corpus."""
+    """The given options of a training run; all others are chosen from the corpus."""
 
     sections: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Values by section and name, see `RunConfig`."""
     preset: str | None = None
-    """The shape of the model that `sections` change."""
+    """The preset that `sections` modify."""
 
     @classmethod
     def of(cls, given: Mapping[str, Any], preset: str | None = None) -> Options:
-        """Options by their names alone, as in ``warmup=100, width=256``."""
+        """Options by name, as in ``warmup=100, width=256``."""
         places = {one.name: name for name, kind in SECTIONS.items() for one in fields(kind)}
         sections: dict[str, dict[str, Any]] = {}
         for name, value in given.items():
@@ -55,9 +53,9 @@ class Options:
         return cls(sections, preset)
 
     def config(self, folder: Path, say: Callable[[str], None]) -> RunConfig:
-        """The whole configuration: what was given, on top of what the run in the folder has.
+        """The whole configuration: the given options, over those of the run in the folder.
 
-        Where no run has begun, the rest is chosen from the corpus and announced in one line.
+        In a new folder, the rest is chosen from the corpus and reported in one line.
         """
         if self.preset is not None and self.preset not in PRESETS:
             raise OptionError(
@@ -88,20 +86,20 @@ class Options:
 
     @property
     def fits_vocabulary(self) -> bool:
-        """Whether the vocabulary may become as small, or as large, as the text demands."""
+        """Whether the size of the vocabulary may be adapted to the text."""
         return "vocabulary" not in self.sections.get("model", {})
 
 
 @dataclass(frozen=True)
 class _Size:
-    """The size of a corpus, pairs counted as often as an epoch has them."""
+    """The size of a corpus, with pairs counted as often as an epoch repeats them."""
 
     pairs: float
     characters: float
     """Of the longer side."""
 
     def updates(self, batch_tokens: int) -> int:
-        """Updates of an epoch, about."""
+        """Approximate updates of an epoch."""
         return max(1, math.ceil((self.characters / SUBWORD + self.pairs) / batch_tokens))
 
 
@@ -119,7 +117,7 @@ def _preset(pairs: float) -> str:
 
 
 def _chosen(size: _Size, given: Mapping[str, Any], width: int) -> dict[str, Any]:
-    """A value for each of `CHOSEN`, which fits those that were given."""
+    """A value for each of `CHOSEN`, consistent with the given ones."""
     share = max(1.0, size.pairs) / 50_000
     found: dict[str, Any] = {
         "vocabulary": _between(8000 * share**0.36, 100, 16_000, 100),
@@ -144,7 +142,7 @@ def _between(value: float, least: int, most: int, step: int = 1) -> int:
 def _announced(
     size: _Size, chosen: dict[str, Any], preset: str | None, given: Mapping[str, Any]
 ) -> str:
-    """What was chosen and why, in one line."""
+    """The chosen values, in one line."""
     words = {
         "vocabulary": "vocabulary {:,}",
         "batch_tokens": "batches of {:,} tokens",
@@ -164,7 +162,7 @@ def _announced(
 
 
 def write_pairs(pairs: Iterable[tuple[str, str]], folder: Path) -> Path:
-    """The pairs as a file in the run's folder; raises if a run there has others."""
+    """Write the pairs to a file in the run's folder; raises if a run there has other pairs."""
     if isinstance(pairs, str | Mapping) or not isinstance(pairs, Iterable):
         raise OptionError(
             f"Translator.train: pairs is {type(pairs).__name__}, expected (source, target) texts; "

@@ -25,7 +25,7 @@ LOG, BOARD = "log.jsonl", "tensorboard"
 SHOW_EVERY = 0.5
 """Seconds between two refreshes of the progress bar."""
 BAR = 4
-"""Columns of the terminal that are left for the bar."""
+"""Minimum columns of the bar."""
 
 
 class Sink:
@@ -195,7 +195,7 @@ class JsonLines(Sink):
             return {}
         log = read_log(self.path)
         lost = self.path.read_bytes().count(b"\n") - len(log)
-        if lost > 0:  # and not only the last, which a crash may have cut off
+        if lost > 0:  # more than a last line cut off by a crash
             say(f"{self.path}: {lost:,} of its lines cannot be read: left out")
         kept = [line for line in log if line["step"] <= step]
         text = "".join(json.dumps(line) + "\n" for line in kept)
@@ -219,7 +219,7 @@ class JsonLines(Sink):
             raise FileError(f"train: cannot write {self.path}: {why(error)}") from None
 
     def _has(self, line: Figures) -> bool:
-        """Whether the log has such a line, as it has when a finished run is started again."""
+        """Whether the log has such a line already, from an earlier start of a finished run."""
         keys = ("kind", "step", "averaged")
         log = read_log(self.path) if self.path.exists() else []
         return any(all(line[key] == one.get(key) for key in keys) for one in log)
@@ -266,7 +266,7 @@ class TensorBoard(Sink):
 
     @contextlib.contextmanager
     def _errors(self) -> Any:
-        """Context in which a file that cannot be written ends this sink, and not the run."""
+        """Context in which an unwritable file ends this sink, not the run."""
         try:
             yield
         except OSError as error:
@@ -277,7 +277,7 @@ class TensorBoard(Sink):
 
 
 def read_log(path: Path) -> list[Figures]:
-    """The lines of a log; those that are damaged, or cut off by a crash, are left out."""
+    """The valid lines of a log."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -294,7 +294,7 @@ def read_log(path: Path) -> list[Figures]:
 
 
 def _fitting(parts: dict[str, str], width: int) -> str:
-    """The parts side by side; the less important are left out if there is no room for all."""
+    """The parts in one line, without the less important ones if it is too long."""
     for name in ("", "speed", "bleu", "loss"):
         parts.pop(name, None)
         text = "  ".join(filter(None, parts.values()))
@@ -304,14 +304,14 @@ def _fitting(parts: dict[str, str], width: int) -> str:
 
 
 def _short_words(seconds: float) -> str:
-    """Hours and minutes, or seconds, in little room."""
+    """A short duration: hours and minutes, or seconds."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     return clock_words(seconds).removeprefix("about ")
 
 
 def clock_words(seconds: float) -> str:
-    """Hours and minutes, as people say them."""
+    """A duration in hours and minutes, as a phrase."""
     minutes = round(seconds / 60)
     if minutes < 1:
         return "less than a minute"

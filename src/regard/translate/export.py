@@ -1,8 +1,6 @@
-"""A model as CTranslate2 wants it: the same translations from a C++ program, for serving at volume.
+"""Export to CTranslate2 (https://github.com/OpenNMT/CTranslate2), for serving at volume.
 
-CTranslate2 (https://github.com/OpenNMT/CTranslate2) runs Transformers on CPUs and GPUs, in float32
-or quantised to int8, and has a server-ready Python and C++ interface. Positions are handed over as
-a table, since its own sinusoids lie in another order.
+Positions are exported as a table, since CTranslate2 orders its sinusoids differently.
 """
 
 from __future__ import annotations
@@ -27,12 +25,12 @@ from regard.translate.search import longest
 from regard.translate.translator import Translator
 
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat16")
-"""How CTranslate2 may store weights."""
+"""CTranslate2's types of weights."""
 
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
-"""What CTranslate2 calls them."""
+"""CTranslate2's names of activations."""
 POSITIONS = 4096
-"""How many rows a table of sinusoids gets, which in regard has no end."""
+"""Rows of the exported table of sinusoids, which regard computes for any length."""
 
 README = """# A translation model for CTranslate2
 
@@ -91,13 +89,13 @@ leaves out what is beyond, where regard would cut it at a comma or a space.
 `min_decoding_length=0` lets it say the end at once, both as in regard.
 """
 SPELLED = "tokenizer.decode([i for i in ids if i > 3], skip_special_tokens=False)"
-"""The text of subwords but the first four, which are special."""
+"""Code for the text of the ids, without the four special tokens."""
 
 
 def export_ctranslate2(
     translator: Translator, folder: str | Path, *, quantization: str = "float32"
 ) -> None:
-    """Write the model into a new folder, in CTranslate2's format, with tokenizer and README.
+    """Write a model in CTranslate2's format to a new folder, with tokenizer and README.
 
     Greedy translations in float32 are the same as regard's.
     """
@@ -134,7 +132,7 @@ def _readme(translator: Translator, name: str, quantization: str) -> str:
     config = translator.model.config
     room = {"learned": config.max_length, "sinusoidal": POSITIONS}.get(config.position)
     taken, written = translator.longest, longest(translator.longest)
-    if room is not None:  # the end of the source needs a place as well
+    if room is not None:  # one position is for the end token
         taken, written = min(taken, room - 1), min(written, room)
     return README.format(
         name=name,
@@ -209,7 +207,7 @@ def _spec(specs: Any, model: Transformer, tokenizer: Tokenizer) -> Any:
 
 
 def _fill_stack(spec: Any, embeddings: Any, embedding: Embedding, stack: Any) -> None:
-    """An encoder or decoder with what it reads."""
+    """Fill an encoder or decoder and its embeddings."""
     embeddings.weight = _numbers(embedding.table)
     position = embedding.position
     if isinstance(position, Sinusoidal):
@@ -243,7 +241,7 @@ def _fill_cross(spec: Any, layer: MultiHeadAttention) -> None:
 
 
 def _fill_feed_forward(spec: Any, layer: FeedForward) -> None:
-    if layer.w_gate is not None:  # CTranslate2 counts the gate, which is activated, as the first
+    if layer.w_gate is not None:  # CTranslate2's first layer is the activated one
         _fill_linear(spec.linear_0, (layer.w_gate,), ())
         _fill_linear(spec.linear_0_noact, (layer.w_in,), ())
     else:
@@ -252,7 +250,7 @@ def _fill_feed_forward(spec: Any, layer: FeedForward) -> None:
 
 
 def _fill_linear(spec: Any, weights: Iterable[Tensor], biases: Iterable[Tensor | None]) -> None:
-    """Projections side by side in one; CTranslate2 writes them ``(d_out, d_in)``."""
+    """Fill a layer with concatenated projections, as ``(d_out, d_in)``."""
     spec.weight = _numbers(torch.cat([weight.T for weight in weights]))
     given = [bias for bias in biases if bias is not None]
     if given:

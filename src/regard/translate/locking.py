@@ -1,4 +1,4 @@
-"""A folder that one run at a time writes to."""
+"""A lock on the folder of a run."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ except ImportError:  # on Windows, where nothing is locked
     fcntl = None
 
 LOCK = ".lock"
-LAST_BREATH = 60.0
-"""Seconds that a worker which was started again waits for the one before it to be gone."""
+RESTART_WAIT = 60.0
+"""Seconds that a restarted worker waits for the lock of the one before it."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder, which is made if need be, or raise a `FileError` that says who holds it.
+    """Lock a folder, created if missing; raises a `FileError` that names the holder if it is held.
 
-    It is the system that knows, so a process lets go of the folder however it ends. On disks that
-    know no locks, nothing is held.
+    The operating system releases the lock when the process ends. On file systems without locks,
+    nothing is locked.
     """
     path = folder / LOCK
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = None if fcntl is None else _taken(path)
+        file = None if fcntl is None else _acquire(path)
     except FileError:
         raise
     except OSError as error:
@@ -48,10 +48,10 @@ def locked(folder: Path) -> Iterator[None]:
             file.close()
 
 
-def _taken(path: Path) -> IO[str]:
-    """The file, open and locked."""
+def _acquire(path: Path) -> IO[str]:
+    """The lock file, open and locked."""
     restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-    deadline = time.monotonic() + LAST_BREATH * restarted
+    deadline = time.monotonic() + RESTART_WAIT * restarted
     while True:
         file = path.open("a+", encoding="utf-8")
         try:

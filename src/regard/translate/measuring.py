@@ -1,4 +1,4 @@
-"""How good a model is on the validation part: its loss, and the BLEU of what it says."""
+"""Validation: the loss of a model, and the BLEU of its translations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.translate.scoring import bleu
 from regard.translate.translator import Translator, evaluating
 
 TIE = 1e-6
-"""The weight of the loss beside BLEU: it decides between equal ones only."""
+"""The weight of the loss relative to BLEU: it only breaks ties."""
 
 
 def loss_of(model: Transformer, batch: Batch, smoothing: float) -> Loss:
@@ -54,10 +54,7 @@ def measure(
     batch_tokens: int,
     with_bleu: bool,
 ) -> tuple[float, dict[str, Any]]:
-    """The score by which the best model is selected, and loss, perplexity and BLEU.
-
-    The BLEU is that of greedy search, which takes seconds.
-    """
+    """The score that selects the best model, and loss, perplexity and BLEU (greedy search)."""
     started = time.perf_counter()
     loss, tokens = 0.0, 0
     with evaluating(model), torch.inference_mode():
@@ -73,7 +70,7 @@ def measure(
         figures["bleu"] = bleu(
             [one.text for one in said], prepared.valid_targets, tokenize=config.bleu_tokenize
         ).score
-        if config.select_by == "bleu":  # if equal, as early on when all are 0, by the loss
+        if config.select_by == "bleu":  # the loss breaks ties, as early on when all are 0
             score = figures["bleu"] - TIE * mean
     figures["seconds"] = time.perf_counter() - started
     return score, figures

@@ -1,20 +1,18 @@
-"""A trained model as a folder: what `regard train` leaves, and everything that translates opens.
+"""The folder of a trained model, as written by `regard train`.
 
-    model.json           the shape: a `TransformerConfig`, the version of this format and of regard
-    model.safetensors    the weights, by their names in `Transformer.state_dict()`; of those in
-                         int8, also the scale of each output, as ``name|scale``
-    tokenizer.json       the subwords, written by `regard.text.Tokenizer.save`
+    model.json           a `TransformerConfig`, and the version of this format and of regard
+    model.safetensors    the weights, by their names in `Transformer.state_dict()`; for int8, also
+                         the scale of each output, as ``name|scale``
+    tokenizer.json       written by `regard.text.Tokenizer.save`
 
-Matrices that are tied are stored once, as ``source.table``. Each file is written beside its place
-and renamed onto it, the weights first, so that none is ever half-written. The folder of a run that
-has not finished has checkpoints instead, and opens as well.
+Tied matrices are stored once, as ``source.table``. Files are replaced atomically, the weights
+first. The folder of an unfinished run has checkpoints instead, and can be loaded as well.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +25,7 @@ from torch import Tensor, nn
 
 from regard import __version__
 from regard.errors import FileError, OptionError, shape
-from regard.files import check_regular, make_usual, read_regular, why, write_text
+from regard.files import check_regular, read_regular, replacing, why, write_text
 from regard.models import BUNDLED, POCKET
 from regard.native import Int8Matrix
 from regard.nn import Transformer, TransformerConfig
@@ -37,22 +35,22 @@ from regard.translate.config import SECTIONS, RunConfig
 
 SHAPE, WEIGHTS, TOKENIZER = "model.json", "model.safetensors", "tokenizer.json"
 RUN, CHECKPOINTS = "config.json", "checkpoints"
-"""What a run has before it has a model; see `regard.translate.training`."""
+"""Files of an unfinished run; see `regard.translate.run_directory`."""
 FORMAT, FORMAT_ROWS, FORMAT_INT8 = 1, 2, 3
-"""Of folders in floating point, in int8 with a scale per row (until 0.1), and per output."""
+"""Formats: floating point; int8 with a scale per row (until 0.1); int8 with one per output."""
 TABLE, TIED = "source.table", ("target.table", "output")
-"""The name of a matrix, and those under which `Transformer` holds it again if it is tied."""
+"""The name of the tied matrix, and its other names in `Transformer`."""
 STORED = (torch.float32, torch.float16, torch.int8)
 SCALE = "|scale"
-"""What is added to the name of a matrix in int8 for its scales, one per output."""
+"""Suffix of the name of an int8 matrix for its scales."""
 POSITION = ".position.table"
-"""How the name of a table of positions ends, which is no factor of a product."""
+"""Suffix of the name of a table of positions, which is not quantised in memory."""
 
 
 def bundled(what: str | Path) -> Path:
-    """The folder of a model: one that comes with regard, by its name, or a folder.
+    """The folder of a model, given as a path or as the name of a bundled model.
 
-    A folder of that name in the current one comes first, if there is one.
+    A path that exists has precedence over a bundled model of that name.
     """
     name = str(what)
     own = BUNDLED / name
@@ -80,11 +78,11 @@ def save_model(
     dtype: torch.dtype = torch.float32,
     longest: int | None = None,
 ) -> None:
-    """Write the shape and the weights of the model into a folder, which is made if need be.
+    """Write the configuration and weights of the model to a folder, created if missing.
 
-    float16 halves the file; int8 makes it a quarter: matrices as whole numbers from -127 to 127 and
-    one scale per output, see `regard.native.Int8Matrix`, all else as float16.
-    `longest`: how many subwords the longest sentences had that the model was trained on.
+    In int8, matrices are whole numbers from -127 to 127 with one scale per output, see
+    `regard.native.Int8Matrix`, and all else is float16. `longest`: the maximum length in training,
+    in subwords.
     """
     folder = Path(folder)
     if dtype not in STORED:
@@ -111,7 +109,7 @@ def save_model(
 
 
 def _stored(name: str, weight: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
-    """A weight as it is written: in int8, matrices as whole numbers and scales."""
+    """The tensors of a weight as stored: in int8, a matrix and its scales."""
     if dtype == torch.int8 and weight.dim() == 2 and weight.isfinite().all():
         matrix = weight if isinstance(weight, Int8Matrix) else quantised(name, weight)
         return {name: matrix.whole.contiguous(), name + SCALE: matrix.scales.contiguous()}
@@ -124,7 +122,7 @@ def _stored(name: str, weight: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
 
 
 def quantised(name: str, weight: Tensor) -> Int8Matrix:
-    """A matrix in int8: of tables, whose rows are words, a scale per row, else per column."""
+    """A matrix in int8, with a scale per row for embedding tables and per column otherwise."""
     return Int8Matrix.quantise(weight, _axis(name))
 
 
@@ -133,7 +131,7 @@ def _axis(name: str) -> int:
 
 
 def quantise(model: Transformer) -> None:
-    """Keep all matrices of a model in int8, in place; then it can no longer be trained."""
+    """Quantise all matrices of a model to int8, in place; it cannot be trained afterwards."""
     for path, module in model.named_modules():
         for own, weight in list(module.named_parameters(recurse=False)):
             name = f"{path}.{own}".removeprefix(".")
@@ -147,24 +145,24 @@ def quantise(model: Transformer) -> None:
 
 
 def load_model(folder: str | Path) -> Transformer:
-    """The model that `save_model` wrote, in float32 and ready to translate (``eval()``).
+    """The model of a folder, in float32 and ``eval()`` mode.
 
-    Of a run that has not finished, the best so far; a warning says so.
+    Of an unfinished run, the best checkpoint so far, with a warning.
     """
     return load_trained(folder)[0]
 
 
 def load_trained(folder: str | Path, *, int8: bool = False) -> tuple[Transformer, int | None]:
-    """The same, and how many subwords the longest sentences had that it learned from, if known.
+    """The model of a folder, and its maximum length in training, if known.
 
-    `int8`: its matrices are kept in 8 bits, without ever being float32 if they are stored so.
+    `int8`: matrices are int8; if stored so, they are never converted to float32.
     """
     folder = bundled(folder)
     unfinished = not (folder / SHAPE).exists() and is_run(folder)
     config, longest, path, weights = _unfinished(folder) if unfinished else _finished(folder, int8)
-    for name, size in _large_weights(config):  # before memory is asked for
+    for name, size in _large_weights(config):  # before memory is allocated
         _check_weight(path, weights, name, size)
-    with torch.random.fork_rng(devices=[]):  # the device "meta" would take a second to wake up
+    with torch.random.fork_rng(devices=[]):  # importing the device "meta" takes a second
         model = Transformer(config)
     wanted = {
         name: weight
@@ -180,14 +178,8 @@ def load_trained(folder: str | Path, *, int8: bool = False) -> tuple[Transformer
     return model.eval(), longest
 
 
-def stored_in_int8(folder: str | Path) -> bool:
-    """Whether the model in a folder is stored in int8 with a scale per output."""
-    path = bundled(folder) / SHAPE
-    return path.exists() and _content(path).get("format") == FORMAT_INT8
-
-
 def is_run(folder: Path) -> bool:
-    """Whether `regard train` has begun something in this folder."""
+    """Whether this is the folder of a run."""
     try:
         content = json.loads(read_regular(folder / RUN))
     except (OSError, ValueError, RecursionError):
@@ -196,7 +188,7 @@ def is_run(folder: Path) -> bool:
 
 
 Stored = tuple[TransformerConfig, int | None, Path, dict[str, Tensor]]
-"""A model on disk: its shape, the longest sentences it learned from, where it is, its weights."""
+"""A stored model: configuration, maximum length in training, path and weights."""
 
 
 def _finished(folder: Path, int8: bool) -> Stored:
@@ -215,7 +207,7 @@ def _finished(folder: Path, int8: bool) -> Stored:
 
 
 def _unfinished(folder: Path) -> Stored:
-    """The best that a run has come to so far."""
+    """The best checkpoint of a run."""
     path, checkpoints = folder / RUN, Checkpoints(folder / CHECKPOINTS)
     run = RunConfig.from_json(read_regular(path), str(path))
     found = _best_so_far(checkpoints)
@@ -237,7 +229,7 @@ def _unfinished(folder: Path) -> Stored:
 
 
 def _best_so_far(checkpoints: Checkpoints) -> Checkpoint | None:
-    """The best checkpoint by what the last one says of them; the last, if it is not there."""
+    """The best checkpoint according to the last one; the last one if that is missing."""
     steps = checkpoints.steps()
     last = next(filter(None, (_readable(checkpoints, step) for step in reversed(steps))), None)
     best = None if last is None else last.state.get("best_step")
@@ -254,17 +246,11 @@ def _readable(checkpoints: Checkpoints, step: int) -> Checkpoint | None:
 
 
 def _write_weights(path: Path, weights: dict[str, Tensor]) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        save_file(weights, beside, metadata={"format": "pt"})
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        make_usual(beside)
-        beside.replace(path)
+        with replacing(path) as temporary:
+            save_file(weights, temporary, metadata={"format": "pt"})
     except (OSError, SafetensorError) as error:
         raise FileError(f"save_model: cannot write {path}: {why(error)}") from None
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _read_shape(path: Path) -> TransformerConfig:
@@ -291,7 +277,7 @@ def _content(path: Path) -> dict[str, Any]:
 
 
 def _read_weights(path: Path, by_rows: bool) -> dict[str, Tensor]:
-    """The weights, those in int8 as `Int8Matrix`; `by_rows`: with a scale for each row."""
+    """The weights, int8 ones as `Int8Matrix`; `by_rows`: with a scale per row."""
     check_regular(path)
     try:
         stored = load_file(path)
@@ -300,7 +286,7 @@ def _read_weights(path: Path, by_rows: bool) -> dict[str, Tensor]:
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
     except SafetensorError as error:
-        raise FileError(f"{path}: damaged or cut short ({error}); copy it once more") from None
+        raise FileError(f"{path}: damaged or cut short ({error}); copy it again") from None
     for name in [name for name in stored if name.endswith(SCALE)]:
         own = name.removesuffix(SCALE)
         matrix, scale, axis = stored.get(own), stored.pop(name), 0 if by_rows else _axis(own)
@@ -324,7 +310,7 @@ def _read_weights(path: Path, by_rows: bool) -> dict[str, Tensor]:
 
 
 def _large_weights(config: TransformerConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The names and shapes of the weights that a model's size is made of, one after the other."""
+    """The names and shapes of the largest weights."""
     width = config.width
     yield TABLE, (config.vocabulary, width)
     if config.position == "learned":
@@ -337,10 +323,10 @@ def _large_weights(config: TransformerConfig) -> Iterator[tuple[str, tuple[int, 
 
 def _check_weight(path: Path, weights: dict[str, Tensor], name: str, size: tuple[int, ...]) -> None:
     if name not in weights:
-        raise FileError(f"{path}: {name} is missing, which {SHAPE} beside it asks for")
+        raise FileError(f"{path}: {name} is missing, but {SHAPE} requires it")
     if weights[name].shape != size:
         raise FileError(
-            f"{path}: {name} has shape {shape(weights[name])}, but {SHAPE} beside it asks for "
+            f"{path}: {name} has shape {shape(weights[name])}, but {SHAPE} requires "
             f"({','.join(map(str, size))})"
         )
 
@@ -355,4 +341,4 @@ def _check_weights(path: Path, weights: dict[str, Tensor], wanted: dict[str, Ten
             )
     for name in weights:
         if name not in wanted:
-            raise FileError(f"{path}: {name} has no place in the model of {SHAPE} beside it")
+            raise FileError(f"{path}: {name} is not part of the model in {SHAPE}")

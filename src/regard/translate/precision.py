@@ -1,4 +1,4 @@
-"""The precision of products with weights, in training and in translation."""
+"""The precision of matrix products, in training and in translation."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ if TYPE_CHECKING:
 
 
 class Precision(StrEnum):
-    """How products with weights are computed.
+    """The precision of matrix products.
 
-    In bfloat16, products, those of attention included, are rounded; weights, the sums between
-    layers, norms and the softmax of the logits stay float32. bfloat16 has eight bits of precision
-    and the range of float32, so nothing is scaled. Processors with AVX-512 BF16 or AMX compute
-    twice as many such products. int8 is for translation only: a property of the weights, see
-    `native.Int8Matrix`.
+    In bfloat16, matrix products and attention are rounded; weights, residual sums, norms and the
+    softmax of the logits stay float32. bfloat16 has the range of float32, so no loss scaling is
+    needed; processors with AVX-512 BF16 or AMX compute it about twice as fast. int8 is for
+    translation only and a property of the weights, see `native.Int8Matrix`.
     """
 
     FLOAT32 = "float32"
@@ -26,7 +25,7 @@ class Precision(StrEnum):
     INT8 = "int8"
 
     def autocast(self, device: torch.device) -> AbstractContextManager[object]:
-        """Context, for this thread, in which products with weights have this precision."""
+        """Context in which matrix products of this thread have this precision."""
         if self is not Precision.BFLOAT16:
             return nullcontext()
         import torch
@@ -34,7 +33,7 @@ class Precision(StrEnum):
         return torch.autocast(device.type, torch.bfloat16)
 
     def pays(self) -> bool:
-        """False for bfloat16 on a machine where its products are slower than those of float32."""
+        """False for bfloat16 on a machine where it is slower than float32."""
         if self is not Precision.BFLOAT16:
             return True
         import torch
@@ -52,4 +51,4 @@ class Precision(StrEnum):
 
 
 TRAINING = (Precision.FLOAT32.value, Precision.BFLOAT16.value)
-"""Those that a model can be trained in."""
+"""Precisions for training."""

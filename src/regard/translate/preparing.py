@@ -1,7 +1,7 @@
-"""From files of sentences to numbers on disk: the tokenizer, the training and the validation part.
+"""Preparation of a run's data: tokenizer, encoded training pairs and validation pairs.
 
-Everything streams; the texts are never all in memory. What was prepared stays in the run's folder,
-so a resumed run no longer needs the files.
+Texts are streamed. The prepared data stays in the run's folder, so a resumed run no longer needs
+the files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from regard.text.corpus import is_tsv
 from regard.translate.config import DataConfig
 
 SPLIT_OFF = 1000
-"""So many pairs at most, and one in twenty, become the validation part where none is given."""
+"""Maximum number of held-out validation pairs; at most one in twenty is held out."""
 
 Pair = tuple[str, str]
 
@@ -47,9 +47,9 @@ def prepare(
     fit_vocabulary: bool = False,
     say: Callable[[str], None],
 ) -> None:
-    """Write tokenizer and encoded pairs into the folder, and say what the data is like.
+    """Write the tokenizer and encoded pairs to the folder, and report on the data.
 
-    `fit_vocabulary`: a text that does not support the size of the vocabulary gets another one.
+    `fit_vocabulary`: adapt the size of the vocabulary if the text does not support it.
     """
     total = sum(1 for _ in _pairs(data))
     if total == 0:
@@ -82,7 +82,7 @@ def prepare(
     ]
     _write_training_part(data, apart, known, tokenizer, folder, say)
     everything = Cleaning(data.longest, float("inf"), drop_duplicates=False)
-    # With gaps, so that lines are counted as in the file.
+    # With gaps, so that line numbers are those of the file.
     gaps = (held.get(i) for i in range(max(held) + 1))
     valid = EncodedPairs.build(gaps, tokenizer, folder / "data" / "valid", everything)
     if valid.report.kept < valid.report.read:
@@ -103,7 +103,7 @@ def _write_training_part(
     folder: Path,
     say: Callable[[str], None],
 ) -> None:
-    """Encode the pairs that are not known from the validation part, and say what was left out."""
+    """Encode the pairs that are not in the validation part, and report what was left out."""
     both = others = 0
 
     def own(corpus: Iterable[Pair | None]) -> Iterator[Pair | None]:
@@ -134,7 +134,7 @@ def _write_training_part(
 
 
 def check_files(data: DataConfig) -> None:
-    """Raise unless both sides of the sentences are given, in files that can be read again."""
+    """Raise unless both sides are given, in files that can be read repeatedly."""
     if data.mix:
         _check_mix(data)
     elif not data.source:
@@ -162,7 +162,7 @@ def check_files(data: DataConfig) -> None:
 
 
 def _check_mix(data: DataConfig) -> None:
-    """Raise unless a mix is given alone and its files are named as files of pairs are."""
+    """Raise unless a mix is given alone and consists of .tsv files."""
     if data.source or data.target:
         raise OptionError(
             f"train: mix and source={data.source or data.target}, expected one of them; put the "
@@ -176,7 +176,7 @@ def _check_mix(data: DataConfig) -> None:
 
 
 def open_prepared(folder: Path) -> Prepared:
-    """What `prepare` wrote."""
+    """The data that `prepare` wrote."""
     path = folder / "data" / "valid.json"
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
@@ -187,7 +187,7 @@ def open_prepared(folder: Path) -> Prepared:
     tokenizer = Tokenizer.load(path)
     train, valid = (EncodedPairs.open(folder / "data" / part) for part in ("train", "valid"))
     prepared = Prepared(tokenizer, train, valid, sources, targets)
-    if tokenizer.fingerprint != train.tokenizer and not _cuts_alike(prepared):
+    if tokenizer.fingerprint != train.tokenizer and not _encodes_alike(prepared):
         raise FileError(
             f"{path}: not the tokenizer that cut the sentences in {folder / 'data'}; put that one "
             "back, or train into a new folder"
@@ -195,25 +195,25 @@ def open_prepared(folder: Path) -> Prepared:
     return prepared
 
 
-def _cuts_alike(prepared: Prepared) -> bool:
-    """Whether the tokenizer makes the numbers of the validation part that are there.
+def _encodes_alike(prepared: Prepared) -> bool:
+    """Whether the tokenizer reproduces the encoded validation part.
 
     A fingerprint may also differ because another version of the library writes other JSON.
     """
-    cut, longest = prepared.tokenizer.encode_batch, prepared.valid.cleaning.max_length
-    pairs = zip(cut(prepared.valid_sources), cut(prepared.valid_targets), strict=True)
+    encode, longest = prepared.tokenizer.encode_batch, prepared.valid.cleaning.max_length
+    pairs = zip(encode(prepared.valid_sources), encode(prepared.valid_targets), strict=True)
     kept = (pair for pair in pairs if all(0 < len(side) <= longest for side in pair))
     numbers = [number for pair in kept for side in pair for number in side]
     return np.array_equal(numbers, prepared.valid.tokens)
 
 
 def _named(data: DataConfig) -> str:
-    """The files to train on, for messages."""
+    """The names of the training files, for messages."""
     return ", ".join(data.mix) or str(data.source)
 
 
 def corpora(data: DataConfig) -> list[Iterator[Pair]]:
-    """The pairs of each file to train on."""
+    """The pairs of each training file."""
     if data.mix:
         return [read_pairs(path, context=data.context) for path in data.mix]
     return [read_pairs(data.source, data.target or None, context=data.context)]
@@ -224,7 +224,7 @@ def _pairs(data: DataConfig) -> Iterator[Pair]:
 
 
 def _repeated(data: DataConfig, without: set[int], seed: int) -> Iterator[Pair]:
-    """The pairs as often as an epoch has them, but for those of these numbers."""
+    """The pairs, repeated as in an epoch, without those of these numbers."""
     numbers = count()
     draw = np.random.Generator(np.random.PCG64(seed))
     for corpus, weight in zip(corpora(data), data.mix.values() or [1.0], strict=True):
@@ -235,7 +235,7 @@ def _repeated(data: DataConfig, without: set[int], seed: int) -> Iterator[Pair]:
 
 
 def _split(total: int, seed: int) -> set[int]:
-    """The lines that are validated on, drawn by the seed."""
+    """The numbers of the held-out pairs, drawn by the seed."""
     count = min(SPLIT_OFF, total // 20)
     if count == 0:
         raise OptionError(

@@ -1,4 +1,4 @@
-"""Log-probabilities of given translations: the model reads them, and writes nothing."""
+"""Log-probabilities of given translations, by teacher forcing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from regard.attention import padding
 from regard.errors import OptionError
 from regard.nn import Transformer
 from regard.nn.loss import CHUNK
-from regard.text import Tokenizer, by_length, padded
+from regard.text import Tokenizer, padded
 from regard.translate.precision import Precision
-from regard.translate.threads import in_threads, useful
+from regard.translate.threads import in_batches
 
 BATCH = 2048
 """Tokens in a batch: sentences × the longest of them, source or target."""
@@ -31,25 +31,18 @@ def log_probabilities(
     threads: int | None = None,
     precision: Precision = Precision.FLOAT32,
 ) -> list[list[float]]:
-    """For each pair, log p of every target token and of the end, given all that stands before it.
+    """For each pair, log p of every target token and of the end token, given those before it.
 
     Pairs of like length are computed together, `batch` tokens at once, on so many `threads`.
     """
-    _check(sources, targets, model.config.max_length - 1)  # the end needs a place as well
+    _check(sources, targets, model.config.max_length - 1)  # one position is for the end token
     lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
-    each = -(-len(lengths) // useful(threads))  # so that every thread has a batch
-    batches = list(by_length(lengths, batch, each))
 
     def of_batch(rows: list[int]) -> list[list[float]]:
         with precision.autocast(model.output.device):
             return _of_batch(model, [sources[i] for i in rows], [targets[i] for i in rows])
 
-    found = dict(
-        pair
-        for rows, values in zip(batches, in_threads(of_batch, batches, threads), strict=True)
-        for pair in zip(rows, values, strict=True)
-    )
-    return [found[row] for row in range(len(lengths))]
+    return in_batches(of_batch, lengths, batch, threads)
 
 
 @torch.inference_mode()
@@ -71,7 +64,7 @@ def _of_batch(
 
 
 def _of_words(model: Transformer, hidden: Tensor, expected: Tensor) -> Tensor:
-    """log p of the expected words, without ever holding tokens × vocabulary."""
+    """log p of the expected tokens, in chunks: tokens × vocabulary logits are never held."""
     some = max(1, CHUNK // model.config.vocabulary)
     parts = zip(torch.split(hidden, some), torch.split(expected, some), strict=True)
     found = []

@@ -2,7 +2,7 @@
 
 A small model that has lost the thread repeats itself, and each repetition makes the next one
 likelier. A sequence is a loop when its last subwords are at least four repetitions of the same one
-to eight, and at least eight subwords; more, if the source repeats itself as well.
+to eight; more, if the source repeats itself as well.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from torch import Tensor
 
 PERIOD = 8
 """The longest phrase whose repetition is noticed, in subwords."""
-REPEATS, LEAST = 4, 8
-"""How often a phrase must stand in a row to be a loop, and how many subwords that must be."""
+REPEATS = 4
+"""How often a phrase must stand in a row to be a loop."""
 
 Runs = Int[Tensor, "b k period"]
 """For each sequence and p from 1 to `PERIOD`: how many of its last subwords, counted from the end
@@ -76,7 +76,7 @@ def _least(source: Sequence[int]) -> list[int]:
             longest = max(longest, run)
         if longest >= period:
             repeats = max(repeats, longest // period + 2)
-    return [max(repeats * period, LEAST) - period for period in range(1, PERIOD + 1)]
+    return [(repeats - 1) * period for period in range(1, PERIOD + 1)]
 
 
 def _run_lengths(tokens: Sequence[int]) -> list[int]:

@@ -1,10 +1,10 @@
-"""The directory of a run: its files, its lock, and whether a run can start or resume there.
+"""The directory of a run: its files, its lock, and checks before a run starts or resumes.
 
 runs/en-de/
     config.json         the configuration
     .lock               while a process trains here, see `locking`
-    tokenizer.json      the subwords
-    data/               sentences as numbers
+    tokenizer.json      the tokenizer
+    data/               encoded sentences
     checkpoints/        see `checkpoint`
     log.jsonl           see `events`
     model.json, model.safetensors   the result: what `Translator.load` opens
@@ -32,9 +32,9 @@ from regard.translate.preparing import check_files, prepare
 
 CONFIG, PAIRS = "config.json", "pairs.tsv"
 MAY_CHANGE = ("training.epochs", "training.max_steps", "training.stop_at", "validation.patience")
-"""What may differ when a run is resumed: how long it lasts."""
+"""Options that may change when a run resumes: its length."""
 OURS = ("tokenizer.json", CONFIG, "valid.json", "tokens.bin", "lengths.npy", "report.json", PAIRS)
-"""Files that are written before a run starts; temporary ones have a dot before the name."""
+"""Files written before a run starts; the names of temporary ones begin with a dot."""
 
 
 class RunDirectory:
@@ -58,24 +58,24 @@ class RunDirectory:
             )
 
     def lock(self) -> AbstractContextManager[None]:
-        """Context that keeps other runs out of the directory."""
+        """Context in which no other run can use the directory."""
         return locked(self.folder)
 
     def resolve(self, config: RunConfig) -> RunConfig:
-        """A configuration that fits: with the model of `init_from`, and room for its sentences.
+        """The configuration with the model of `init_from`, and `longest` limited to its positions.
 
-        A run that has started knows its model, and no longer needs the other one.
+        A run that has started no longer needs the other model.
         """
         if config.training.init_from:
             if self._config.exists():
                 model = read_config(self._config).model
             else:
                 other = load_model(config.training.init_from)
-                set_trainable(other, config.training.trainable)  # raises if there is no such part
+                set_trainable(other, config.training.trainable)  # raises for an unknown module
                 _check_vocabulary(config, other.config.vocabulary)
                 model = other.config
             config = replace(config, model=replace(model, dropout=config.model.dropout))
-        most = config.model.max_length - 1  # the end needs a position as well
+        most = config.model.max_length - 1  # one position is for the end token
         if config.model.position == "learned" and config.data.longest > most:
             config = replace(config, data=replace(config.data, longest=most))
         return config
@@ -87,7 +87,7 @@ class RunDirectory:
         say: Callable[[str], None],
         fit_vocabulary: bool = False,
     ) -> None:
-        """Prepare the data, or check that the run that is here has the same configuration.
+        """Prepare the data, or check that the run here has the same configuration.
 
         `config` is `asked` after `resolve`; see `preparing.prepare` for `fit_vocabulary`.
         """
@@ -133,13 +133,13 @@ class RunDirectory:
     def save(self, checkpoint: Checkpoint, wanted: set[int]) -> None:
         """Write a checkpoint, and remove all but this, the one before it and those `wanted`."""
         self.checkpoints.write(checkpoint)
-        # Later ones are damaged, or the run would have resumed from there.
+        # Later ones are damaged, or the run would have resumed from them.
         recent = [step for step in self.checkpoints.steps() if step <= checkpoint.step][-2:]
         self.checkpoints.keep({*recent, *wanted})
 
 
 def _begun(path: Path) -> bool:
-    """Whether a file or folder was left by a run that was stopped before it started."""
+    """Whether a file or folder is left from a run that stopped during preparation."""
     name = path.name.removeprefix(".")
     if path.is_dir():
         ours = name.split(".")[0] in ("data", "train", "valid")
@@ -148,7 +148,7 @@ def _begun(path: Path) -> bool:
 
 
 def _check_vocabulary(config: RunConfig, found: int) -> None:
-    """Raise unless the model of `init_from` and its tokenizer have the vocabulary asked for."""
+    """Raise unless the model of `init_from` and its tokenizer have the given vocabulary."""
     where, asked = config.training.init_from, config.model.vocabulary
     if config.data.tokenizer:
         raise OptionError(
@@ -169,7 +169,7 @@ def _check_vocabulary(config: RunConfig, found: int) -> None:
 
 
 def set_trainable(model: Transformer, names: str) -> None:
-    """Freeze all modules but those of these names, separated by spaces; none, if empty."""
+    """Freeze all modules but these, named with spaces between; none if empty."""
     parts = names.split()
     for part in parts:
         if not any(_belongs(name, part) for name, _ in model.named_parameters()):

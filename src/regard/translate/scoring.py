@@ -1,4 +1,4 @@
-"""How close translations are to references: BLEU and chrF, by sacreBLEU."""
+"""BLEU and chrF, by sacreBLEU."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 from regard.errors import OptionError, RegardError
 
 TOKENIZERS = ("13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab")
-"""How sacreBLEU cuts lines into words: the ways that fetch nothing from the network."""
+"""sacreBLEU's tokenizers that need no download."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """A figure, and the signature by which anybody can compute it again."""
+    """A score with its signature."""
 
     name: str
     """BLEU or chrF2."""
     score: float
-    """From 0 to 100, the larger the better."""
+    """From 0 to 100, larger is better."""
     signature: str
     """sacreBLEU's: tokenisation, case, version."""
     details: str
-    """What is behind the figure, such as BLEU's precisions and its brevity penalty."""
+    """Components such as BLEU's precisions and brevity penalty."""
 
     def __str__(self) -> str:
         return f"{self.name} = {self.score:.2f}{self.details}\n  {self.signature}"
@@ -48,7 +48,7 @@ def bleu(
     if tokenize not in TOKENIZERS:
         raise OptionError(f"bleu: tokenize={tokenize!r}, expected one of {', '.join(TOKENIZERS)}")
     try:
-        # Otherwise it warns of text that is tokenised already; "none" says that it is meant so.
+        # force: no warning about tokenised text, which "none" is for.
         metric = sacrebleu.BLEU(tokenize=tokenize, lowercase=lowercase, force=tokenize == "none")
     except (ImportError, RuntimeError) as error:
         needs = " ".join(str(error).split())

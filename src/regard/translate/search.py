@@ -1,15 +1,13 @@
-"""From the numbers of a source to those of its translation: greedily, by beam search, or drawn.
+"""Greedy search, beam search and sampling over token ids.
 
-All of them write one subword at a time, by `writing.Writer`. Sentences that are finished leave the
-batch.
+All generate one subword per step with `writing.Writer`. Finished sentences leave the batch.
 
-A translation ends with the end token, or is cut off at `longest` subwords, so that no search is
-endless. Its score is
+A translation ends with the end token, or is cut off at `longest` subwords. Its score is
 
     log p / length ** length_penalty
 
-where p is its probability and the length counts the end token: as in Hugging Face's transformers,
-and as in CTranslate2 when that returns the end token.
+where the length counts the end token: as in Hugging Face's transformers, and as in CTranslate2 when
+that returns the end token.
 """
 
 from __future__ import annotations
@@ -34,31 +32,31 @@ from regard.translate.strategies import Beam, Greedy, Sampling, Strategy, check_
 from regard.translate.writing import Tree, Writer
 
 GROUP = 24
-"""How many words stand behind one maximum in the first stage of `best_words`."""
+"""Words per group in the first stage of `best_words`."""
 FAR = 60.0
-"""While no row's largest logit is further from 0, it is not subtracted before exp()."""
-SIDE_BY_SIDE = 64
-"""In wider beams it takes longer to tell by a mask whose words are whose than to move them."""
-FEW = 1 / 32
-"""Sentences that are finished leave the batch when they make up this share of it."""
+"""Largest absolute maximum of a row for which exp() is safe without subtracting it."""
+WIDEST_TREE = 64
+"""Beam size above which moving keys and values is faster than the mask of a `Tree`."""
+FINISHED_SHARE = 1 / 32
+"""Share of finished sentences at which they leave the batch."""
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One translation, as numbers."""
+    """One translation, as token ids."""
 
     tokens: tuple[int, ...]
-    """Without start and end."""
+    """Without start and end tokens."""
     log_probability: float
-    """Of the whole, its end included."""
+    """Of all tokens, the end included."""
     score: float
     """By which it is ranked."""
     ended: bool
-    """Whether it ended by itself, and was not cut off."""
+    """Whether it has an end token, and was not cut off."""
 
 
 def longest(source: int) -> int:
-    """The most subwords of a translation, its end included: twice as many as the source and 20."""
+    """The maximum length of a translation, its end included: twice the source's and 20."""
     return 2 * source + 20
 
 
@@ -74,15 +72,18 @@ def search(
     memory: Float[Tensor, "b s width"] | None = None,
     cut_loops: bool = False,
 ) -> list[list[Hypothesis]]:
-    """For each source, the `n_best` translations that were found, the best first.
+    """For each source, the `n_best` hypotheses, the best first.
 
-    Sources are numbers of subwords without start and end, and one batch: all are searched side by
-    side. No translation has more than `longest` subwords, nor more than `most`. `numbers` are those
-    of the sentences, from which `Sampling` draws; 0, 1, … if not given. `memory` is what the
-    encoder made of the sources and their ends, if that is known. With `cut_loops`, a sequence that
-    only repeats itself is given up, and cut where it is all there is; see `repetition`. The model
-    must be in ``eval()``.
-    Under ``torch.autocast("cpu", torch.bfloat16)`` products are in that, see `writing`.
+    Args:
+        model: in ``eval()`` mode. Under ``torch.autocast("cpu", torch.bfloat16)`` matrix products
+            are in bfloat16, see `writing`.
+        sources: token ids without start and end; they are searched as one batch.
+        how: the strategy.
+        most: maximum length of a translation, besides `longest`.
+        numbers: numbers of the sentences, which seed `Sampling`; 0, 1, … by default.
+        memory: the encoder's output for the sources and their ends, if known.
+        cut_loops: prune sequences that only repeat themselves, or truncate where no other is left;
+            see `repetition`.
     """
     check_n_best("search", how, n_best)
     if most is not None:
@@ -94,11 +95,11 @@ def search(
         most = min(most or model.config.max_length, model.config.max_length)
     limits = [min(limit, most or limit) for limit in limits]
     added = model.config.position in ("sinusoidal", "learned")
-    side_by_side = how.size if isinstance(how, Beam) else n_best
-    room = side_by_side * (max(map(len, sources)) * 5 // 4 + 4)
+    width = how.size if isinstance(how, Beam) else n_best
+    room = width * (max(map(len, sources)) * 5 // 4 + 4)
     writer = (
         Tree(model, sources, limits, memory, room=room)
-        if added and isinstance(how, Beam) and 1 < how.size <= SIDE_BY_SIDE
+        if added and isinstance(how, Beam) and 1 < how.size <= WIDEST_TREE
         else Writer(model, sources, limits, memory)
     )
     with autocast_disabled(model.output.device):
@@ -107,7 +108,7 @@ def search(
             found = _BeamSearch(writer, how, n_best, loops).run()
         else:
             numbers = range(len(sources)) if numbers is None else numbers
-            found = _Lines(writer, how, n_best, numbers, loops).run()
+            found = _Sequences(writer, how, n_best, numbers, loops).run()
     if not all(ranked and math.isfinite(ranked[0].log_probability) for ranked in found):
         raise RegardError(
             "search: the model's probabilities are not numbers; its training diverged, or its "
@@ -128,7 +129,7 @@ class _BeamSearch:
         self._tokens = torch.full((b, 1), Tokenizer.start, device=like.device)
         self._log_p = like.new_zeros(b, 1)
         self._ended = like.new_full((b, how.size), -torch.inf)
-        """The scores of the best that have ended, in falling order."""
+        """Scores of the best ended hypotheses, descending."""
 
     def run(self) -> list[list[Hypothesis]]:
         while self._who:
@@ -143,7 +144,7 @@ class _BeamSearch:
         if self._loops is not None:
             runs = self._loops.runs(self._written, parents, tokens)
             looping = self._loops.are_loops(runs) & ~ends
-            # Given up, unless nothing has ended and nothing else is left.
+            # Pruned, unless nothing has ended and nothing else is left.
             hopeless = (looping | is_end).all(1) & (self._ended[:, 0] == -torch.inf)
             ends = ends | (looping & hopeless[:, None])
             log_p = log_p.masked_fill(looping & ~hopeless[:, None], -torch.inf)
@@ -155,12 +156,12 @@ class _BeamSearch:
         if runs is not None:
             runs = runs.gather(1, pick[..., None].expand(-1, -1, runs.shape[2]))
         stops = self._stops(length, alive, last)
-        self._go_on(alive, parents.gather(1, pick), tokens.gather(1, pick), runs, stops)
+        self._advance(alive, parents.gather(1, pick), tokens.gather(1, pick), runs, stops)
 
     def _candidates(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The likeliest continuations ``(b, c)``: log p, which beam, which word.
+        """The most probable continuations ``(b, c)``: log p, parent beam, word.
 
-        Twice as many as the beam is wide, since half of them might be ends: one of each beginning.
+        Twice the beam size, since each beam may have one end among them.
         """
         k = self._log_p.shape[1]
         count = min(2 * self._how.size, k * len(self._writer.model.output))
@@ -175,7 +176,7 @@ class _BeamSearch:
     def _collect(
         self, length: int, log_p: Tensor, parents: Tensor, tokens: Tensor, ending: Tensor
     ) -> None:
-        """Keep the candidates that end with this step."""
+        """Keep the candidates that end in this step."""
         size, power = self._how.size, length**self._how.length_penalty
         log_p = log_p[:, :size]
         scores = torch.where(ending, log_p / power, -torch.inf)
@@ -204,12 +205,12 @@ class _BeamSearch:
         full = worst > -torch.inf
         if how.patient:
             full &= best / length**how.length_penalty <= worst
-        # A probability can only fall, so no beginning will ever have a better score than this.
+        # log p can only fall, so this bounds the score of every continuation.
         final = self._writer.limits if how.length_penalty > 0 else length + 1
         beaten = best / final**how.length_penalty <= self._ended[:, self._n_best - 1]
         return last | full | beaten
 
-    def _go_on(
+    def _advance(
         self, log_p: Tensor, parents: Tensor, tokens: Tensor, runs: Tensor | None, stops: Tensor
     ) -> None:
         stopped = int(stops.sum())
@@ -217,8 +218,8 @@ class _BeamSearch:
         if stopped == len(self._who):
             self._who = []
             return
-        if stopped >= FEW * len(self._who):
-            # Those at the end take the places that become free, so that few have to move.
+        if stopped >= FINISHED_SHARE * len(self._who):
+            # The last sentences take the free places, so that few have to move.
             stay = torch.arange(len(self._who) - stopped, device=stops.device)
             stay[stops[: len(stay)]] = (~stops[len(stay) :]).nonzero()[:, 0] + len(stay)
             self._who = [self._who[place] for place in stay.tolist()]
@@ -226,9 +227,9 @@ class _BeamSearch:
             log_p, parents, tokens = log_p[stay], parents[stay], tokens[stay]
             runs = None if runs is None else runs[stay]
         elif stopped:
-            # Moving all others costs more than a few steps with sentences that are finished.
+            # Moving all others costs more than a few steps with finished sentences.
             log_p = log_p.masked_fill(stops[:, None], -torch.inf)
-        self._writer.go_on(parents, stay)
+        self._writer.advance(parents, stay)
         if self._loops is not None and runs is not None:
             self._loops.keep(runs, stay)
         places = parents[..., None].expand(-1, -1, self._written.shape[2])
@@ -236,8 +237,8 @@ class _BeamSearch:
         self._log_p, self._tokens = log_p, tokens
 
 
-class _Lines:
-    """One batch without backtracking: each of n sequences is continued by one word."""
+class _Sequences:
+    """Greedy search or sampling over one batch: n independent sequences of each sentence."""
 
     def __init__(
         self,
@@ -255,9 +256,9 @@ class _Lines:
         self._tokens = torch.full((b, n), Tokenizer.start, device=like.device)
         self._log_p = like.new_zeros(b, n)
         self._open = torch.ones(b, n, dtype=torch.bool, device=like.device)
-        self._chances = like.new_zeros(b, n, 0)
+        self._uniforms = like.new_zeros(b, n, 0)
         if isinstance(how, Sampling):
-            self._chances = _chances(how.seed, numbers, n, self._writer.limits)
+            self._uniforms = _uniforms(how.seed, numbers, n, self._writer.limits)
 
     def run(self) -> list[list[Hypothesis]]:
         while self._who:
@@ -266,14 +267,14 @@ class _Lines:
 
     def _step(self, length: int) -> None:
         b, n = self._log_p.shape
-        chances = self._chances[:, :, length - 1 : length].reshape(b * n, -1)
+        uniforms = self._uniforms[:, :, length - 1 : length].reshape(b * n, -1)
         done, parts = 0, []
         for logits in self._writer.logits(self._tokens):
-            own = chances[done : done + len(logits)]
+            own = uniforms[done : done + len(logits)]
             parts.append(_chosen(logits, self._how, own))
             done += len(logits)
         tokens, log_p = (torch.cat(part).view(b, n) for part in zip(*parts, strict=True))
-        # What follows on an end is not said: it has no words, and probability 1.
+        # After its end a sequence is padded, with probability 1.
         self._tokens = tokens.masked_fill(~self._open, Tokenizer.pad)
         self._log_p = self._log_p + log_p.masked_fill(~self._open, 0.0)
         if self._loops is not None:
@@ -302,17 +303,17 @@ class _Lines:
         self._who = [self._who[place] for place in stay.tolist()]
         if not self._who:
             return
-        self._writer.go_on(None, stay)
+        self._writer.advance(None, stay)
         if self._loops is not None:
             self._loops.stay(stay)
         for name in ("_written", "_tokens", "_log_p", "_open"):
             setattr(self, name, getattr(self, name)[stay])
         if isinstance(self._how, Sampling):
-            self._chances = self._chances[stay]
+            self._uniforms = self._uniforms[stay]
 
 
 def _without_padding(words: list[int]) -> list[int]:
-    """The words of a line up to where it was closed."""
+    """The words of a sequence without its padding."""
     length = len(words)
     while length > 1 and words[length - 1] == Tokenizer.pad:
         length -= 1
@@ -320,7 +321,7 @@ def _without_padding(words: list[int]) -> list[int]:
 
 
 def _hypothesis(words: list[int], log_p: float) -> Hypothesis:
-    """What a line of words says, up to its end."""
+    """The hypothesis of a sequence, up to its end."""
     ended = Tokenizer.end in words
     length = words.index(Tokenizer.end) + 1 if ended else len(words)
     said = tuple(words[: length - ended])
@@ -330,14 +331,13 @@ def _hypothesis(words: list[int], log_p: float) -> Hypothesis:
 def best_words(
     logits: Float[Tensor, "sk vocabulary"], log_p: Float[Tensor, "s k"], count: int
 ) -> tuple[Float[Tensor, "s c"], Int[Tensor, "s c"], Int[Tensor, "s c"]]:
-    """The likeliest continuations of k beams of s sentences, the best first.
+    """The `count` most probable continuations of k beams of each of s sentences, best first.
 
-    log_p are those of the beginnings. Of the `count` best of each sentence, log p, which beginning,
-    and which word.
+    `log_p` are those of the beams. Returns log p, the beam and the word of each continuation.
+    Overwrites the logits.
 
-    In two stages, for `topk` over whole vocabularies is slow: the `count` best of the maxima of
-    groups of words, then the best of the words of these groups. No logarithm is taken of other
-    words. Writes over the logits.
+    In two stages, as `topk` over whole vocabularies is slow: the `count` best maxima of groups of
+    words, then the best words of these groups. Only their logarithms are computed.
     """
     if native.fits(logits.numel(), logits, log_p):
         return torch.ops.regard.best_words(  # type: ignore[no-any-return]
@@ -345,9 +345,9 @@ def best_words(
         )
     (s, k), vocabulary = log_p.shape, logits.shape[1]
     columns = vocabulary // GROUP
-    if columns < 4 * count or logits.dtype == torch.float16:  # which exp() soon leaves
+    if columns < 4 * count or logits.dtype == torch.float16:  # exp() would overflow
         return _best_of_all(logits, log_p, count)
-    # A group holds every columns-th word, so that its maximum is one of whole vectors.
+    # A group is every columns-th word, so that maxima are taken over contiguous vectors.
     sizes = [columns * GROUP, vocabulary - columns * GROUP]
     grouped, rest = torch.split(logits, sizes, 1)
     maxima = grouped.view(-1, GROUP, columns).amax(1)
@@ -383,10 +383,10 @@ def _best_of_all(
     return found, at // vocabulary, at % vocabulary
 
 
-def _chances(
+def _uniforms(
     seed: int, numbers: Sequence[int], n: int, limits: Int[Tensor, "b"]
 ) -> Float[Tensor, "b n length"]:
-    """Numbers between 0 and 1 for each sequence and length; the same for a sentence's number."""
+    """Uniform random numbers for each sequence and step, seeded by the sentence's number."""
     longest_of_all = int(limits.max())
     drawn = np.zeros((len(numbers), n, longest_of_all))
     for i, (number, limit) in enumerate(zip(numbers, limits.tolist(), strict=True)):
@@ -398,22 +398,22 @@ def _chances(
 def _chosen(
     logits: Float[Tensor, "rows vocabulary"],
     how: Greedy | Sampling,
-    chances: Float[Tensor, "rows drawn"],
+    uniforms: Float[Tensor, "rows drawn"],
 ) -> tuple[Int[Tensor, "rows"], Float[Tensor, "rows"]]:
     """The next word of each row, and its log-probability."""
-    words = logits.argmax(1) if isinstance(how, Greedy) else _drawn(logits, how, chances[:, 0])
+    words = logits.argmax(1) if isinstance(how, Greedy) else _sampled(logits, how, uniforms[:, 0])
     return words, logits.gather(1, words[:, None])[:, 0] - logits.logsumexp(1)
 
 
-def _drawn(
-    logits: Float[Tensor, "rows vocabulary"], how: Sampling, chances: Float[Tensor, "rows"]
+def _sampled(
+    logits: Float[Tensor, "rows vocabulary"], how: Sampling, uniforms: Float[Tensor, "rows"]
 ) -> Int[Tensor, "rows"]:
-    """For each row, the word in whose part of the probability the row's chance falls."""
+    """The sampled word of each row, by inverse transform sampling of its random number."""
     logits = logits.double()
-    # Less the largest, which changes nothing, but divided by however little leaves one to draw.
+    # Subtracting the maximum keeps one finite logit, however small the temperature.
     logits = (logits - logits.amax(1, keepdim=True)) / how.temperature
     p, words = likeliest(logits, how.top_k, how.top_p)
     reached = p.cumsum(1)
-    wanted = chances.to(reached)[:, None] * reached[:, -1:]
+    wanted = uniforms.to(reached)[:, None] * reached[:, -1:]
     at = torch.searchsorted(reached, wanted, right=True).clamp_(max=p.shape[1] - 1)
     return words.gather(1, at)[:, 0]

@@ -1,4 +1,4 @@
-"""A text that is too long for a model, cut where it hurts least."""
+"""Splitting of texts that are too long for a model."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ ENDS = (
     re.compile(r"(?<=[,;:–—])[\"'”’»)\]]*\s+|(?<=[、，；：])\s*"),
     re.compile(r"\s+"),
 )
-"""Where to cut: after sentences; if one is too long, after its clauses; then at spaces."""
+"""Where to split: after sentences, then after clauses, then at spaces."""
 
 
 def split(text: str, tokenizer: Tokenizer, longest: int) -> list[Span]:
     """Spans of the text, in order, each of at most `longest` subwords.
 
-    Each sentence is a span. One that is too long itself is cut inside, into clauses that go
-    together as long as they fit. White space around a span belongs to none. A single character is
-    never cut, however many subwords it may be.
+    Each sentence is a span. One that is too long is split into clauses, joined as long as they
+    fit. Spans exclude surrounding white space. A single character is never split.
 
     >>> tokenizer = Tokenizer.train(["A cat. A dog. A bird."] * 9, size=20)
     >>> text = "A cat. A bird, a dog, a cat. A dog."
@@ -38,7 +37,7 @@ def split(text: str, tokenizer: Tokenizer, longest: int) -> list[Span]:
 
 
 def _fitting(text: str, span: Span, fits: Callable[[Span], bool], level: int) -> list[Span]:
-    """The span, or pieces of it that fit, cut at the ends of this level and those below."""
+    """The span, or pieces of it that fit, split at this level of `ENDS` and the next ones."""
     span = _trimmed(text, span)
     start, stop = span
     if start == stop:

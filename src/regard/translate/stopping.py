@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 @dataclass
 class Stop:
-    """The signal that was received, if any."""
+    """The received signal, if any."""
 
     received: int | None = None
 
@@ -22,7 +22,7 @@ class Stop:
         return self.received is not None
 
     def leave(self) -> NoReturn:
-        """End as the signal would have: KeyboardInterrupt, or exit status 143 for SIGTERM."""
+        """Raise what the signal would have: KeyboardInterrupt, or exit status 143 for SIGTERM."""
         if self.received == signal.SIGTERM:
             raise SystemExit(128 + signal.SIGTERM)
         raise KeyboardInterrupt
@@ -30,21 +30,21 @@ class Stop:
 
 @contextmanager
 def stop_signal() -> Iterator[Stop]:
-    """Context in which the first SIGINT or SIGTERM is only noted; the second acts at once.
+    """Context in which the first SIGINT or SIGTERM is only recorded; the second acts at once.
 
     Outside the main thread, where Python does not allow handlers, signals act as before.
     """
     stop = Stop()
     before: dict[int, Any] = {}
 
-    def note(number: int, frame: object) -> None:
+    def record(number: int, frame: object) -> None:
         stop.received = number
         for one, handler in before.items():
             signal.signal(one, handler)
 
     if threading.current_thread() is threading.main_thread():
         for one in (signal.SIGINT, signal.SIGTERM):
-            before[one] = signal.signal(one, note)
+            before[one] = signal.signal(one, record)
     try:
         yield stop
     finally:

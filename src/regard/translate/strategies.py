@@ -1,4 +1,4 @@
-"""How to look for a translation: greedily, by beam search, or by drawing."""
+"""Decoding strategies: greedy search, beam search, sampling."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from numbers import Integral, Real
 
 from regard.errors import OptionError
 
-WIDEST = 1000
-"""The most translations of a text that are written side by side: each needs its own memory."""
-STEEPEST = 10
-"""The largest exponent of a length, either way: beyond, scores leave what float32 can hold."""
+MAX_SEQUENCES = 1000
+"""Maximum sequences of a text in parallel, each of which needs memory."""
+MAX_PENALTY = 10
+"""Maximum absolute length penalty, so that scores stay within float32."""
 
 
 @dataclass(frozen=True)
 class Greedy:
-    """Always the likeliest next subword. What `Beam(1)` finds as well."""
+    """Always the most probable next subword; the same as `Beam(1)`."""
 
 
 @dataclass(frozen=True)
 class Beam:
-    """The `size` likeliest beginnings are continued side by side, up to 1,000 of them.
+    """Beam search with `size` beams, at most 1,000.
 
-    A sentence is finished when `size` translations of it have ended (as with transformers'
+    A sentence is finished when `size` hypotheses have ended (as with transformers'
     ``early_stopping=True``, fairseq and CTranslate2). If `patient`, it continues as long as the
-    likeliest beginning, by its score at its present length, is better than the worst of the `size`
-    best that have ended (transformers' default).
+    best beam, by its score at its present length, is better than the worst of the `size` best
+    ended hypotheses (transformers' default).
 
     length_penalty: the exponent of the length in the score, from -10 to 10; 0 favours short
-    translations, 1 compares their probability per subword.
+    translations, 1 is log p per subword.
     """
 
     size: int = 5
@@ -36,11 +36,11 @@ class Beam:
     patient: bool = False
 
     def __post_init__(self) -> None:
-        check_whole("Beam", "size", self.size, 1, WIDEST)
-        if not abs(_number("Beam", "length_penalty", self.length_penalty)) <= STEEPEST:
+        check_whole("Beam", "size", self.size, 1, MAX_SEQUENCES)
+        if not abs(_number("Beam", "length_penalty", self.length_penalty)) <= MAX_PENALTY:
             raise OptionError(
                 f"Beam: length_penalty={self.length_penalty}, expected a finite number from "
-                f"-{STEEPEST} to {STEEPEST}"
+                f"-{MAX_PENALTY} to {MAX_PENALTY}"
             )
         if not isinstance(self.patient, bool):
             raise OptionError(f"Beam: patient={self.patient!r}, expected True or False")
@@ -48,12 +48,12 @@ class Beam:
 
 @dataclass(frozen=True)
 class Sampling:
-    """The next subword is drawn by its probability, after `temperature`, `top_k` and `top_p`.
+    """Sampling of the next subword, with `temperature`, `top_k` and `top_p`.
 
-    Probabilities are raised to the power 1/temperature. Then only the `top_k` likeliest are left,
-    and of these the fewest that together have the probability `top_p` (Holtzman et al., 2020). What
-    is drawn depends on the seed and on the number of the sentence, not on what else is in the
-    batch. The score is that of the unchanged model, per subword.
+    Logits are divided by the temperature. Then only the `top_k` most probable subwords are kept,
+    and of these the nucleus of probability `top_p` (Holtzman et al., 2020). Samples depend on the
+    seed and the number of the sentence, not on the rest of the batch. The score is log p per
+    subword under the unmodified model.
     """
 
     temperature: float | int = 1.0
@@ -79,7 +79,7 @@ Strategy = Greedy | Beam | Sampling
 
 def check_n_best(caller: str, how: Strategy, n_best: object) -> None:
     """Raise unless the strategy can find `n_best` translations of a text."""
-    n = check_whole(caller, "n_best", n_best, 1, WIDEST)
+    n = check_whole(caller, "n_best", n_best, 1, MAX_SEQUENCES)
     if isinstance(how, Beam) and n > how.size:
         raise OptionError(
             f"{caller}: n_best={n} of a beam of {how.size}; use a beam of {n} or more"
@@ -89,7 +89,7 @@ def check_n_best(caller: str, how: Strategy, n_best: object) -> None:
 
 
 def check_whole(caller: str, name: str, value: object, least: int, most: int | None = None) -> int:
-    """The value, if it is a whole number within these bounds; or an error."""
+    """The value as an int; raises unless it is a whole number within these bounds."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise OptionError(f"{caller}: {name}={value!r}, expected a whole number")
     if int(value) < least:

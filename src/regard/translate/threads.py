@@ -1,4 +1,4 @@
-"""Work on several threads, each with torch to itself."""
+"""Work on several threads, each with single-threaded PyTorch."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TypeVar
 import torch
 
 from regard.attention.operation import watched
+from regard.text import by_length
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -25,10 +26,9 @@ def available_cores() -> int:
 
 
 def useful(threads: int | None) -> int:
-    """How many of the threads would help; all available cores if None.
+    """The number of threads to use, at most one per core; all available cores if None.
 
-    Never more than one per core. One alone during a capture session and under the caller's
-    autocast, neither of which reaches other threads.
+    One during a capture session and under autocast, neither of which reaches other threads.
     """
     if torch.is_autocast_enabled("cpu") or watched():
         return 1
@@ -38,10 +38,10 @@ def useful(threads: int | None) -> int:
 def in_threads(
     work: Callable[[Item], Result], items: Sequence[Item], threads: int | None = None
 ) -> list[Result]:
-    """The results of the items, in order, of which up to `useful` (threads) run at once.
+    """The results of the items, in order, computed on up to `useful` (threads) threads.
 
-    Each item runs on one thread alone: operations of a small model take longer when PyTorch
-    splits them.
+    Each item runs on a single thread: operations of a small model are slower if PyTorch splits
+    them.
 
     >>> in_threads(lambda n: n * n, range(5), 2)
     [0, 1, 4, 9, 16]
@@ -54,9 +54,30 @@ def in_threads(
             return list(pool.map(work, items))
 
 
+def in_batches(
+    work: Callable[[list[int]], Sequence[Result]],
+    lengths: Sequence[int],
+    budget: int,
+    threads: int | None = None,
+) -> list[Result]:
+    """The result of each item, in order; `work` computes a batch of items of like length.
+
+    `budget` is the tokens of a batch. `work` gets the numbers of its items.
+
+    >>> in_batches(lambda rows: [f"item {i}" for i in rows], [3, 9, 4], budget=20)
+    ['item 0', 'item 1', 'item 2']
+    """
+    each = -(-len(lengths) // useful(threads))  # a batch for every thread
+    batches = list(by_length(lengths, budget, each))
+    found: dict[int, Result] = {}
+    for rows, results in zip(batches, in_threads(work, batches, threads), strict=True):
+        found.update(zip(rows, results, strict=True))
+    return [found[row] for row in range(len(lengths))]
+
+
 @contextmanager
 def _single_threaded() -> Iterator[None]:
-    """PyTorch's operations run on the calling thread; the previous number is restored."""
+    """Context in which PyTorch runs on the calling thread alone."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

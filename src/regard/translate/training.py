@@ -1,7 +1,7 @@
-"""Training: from a configuration to a directory with a model that translates.
+"""The training loop.
 
-Everything random is drawn from the seed and the number of the update, so a run that was stopped
-and is resumed is the same run, bit for bit.
+All random numbers depend on the seed and the number of the update, so a run can be interrupted at
+any time and resumed, bit for bit.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from regard.translate.training_state import TrainingState
 from regard.translate.workers import Workers
 
 LOG_EVERY = 50
-"""Updates between two lines of the log; each validation has one as well."""
+"""Updates between two lines of the log; each validation also writes one."""
 
 
 def train(
     config: RunConfig | Options, out: str | Path, sinks: Sequence[Sink] | None = None
 ) -> Path:
-    """The folder with the trained model; resumes a run that is already there.
+    """Train a model in the folder `out`, which is returned; resumes a run that is there.
 
-    `sinks` are told what happens beside the log and TensorBoard: a `Terminal` if not given.
-    Ctrl-C and SIGTERM write a checkpoint of the update that is under way, and stop.
+    `sinks` receive events besides the log and TensorBoard; a `Terminal` by default. Ctrl-C and
+    SIGTERM finish the current update, write a checkpoint and stop.
     """
     keep_freed_memory()
     directory = RunDirectory(Path(out))
@@ -81,20 +81,23 @@ def _resolved(config: RunConfig | Options, folder: Path, say: Callable[[str], No
 
 
 class _Loss(nn.Module):
-    """The model's loss as a forward pass, which is what DistributedDataParallel wraps."""
+    """The loss as a module, for DistributedDataParallel to wrap."""
 
     def __init__(self, model: Transformer, training: TrainingConfig) -> None:
         super().__init__()
         self.model, self.smoothing = model, training.smoothing
+        self.word_dropout = training.word_dropout
         self.precision = Precision(training.precision)
 
     def forward(self, batch: Batch) -> Loss:
+        if self.word_dropout:
+            batch = batch.with_unknown(self.word_dropout)
         with self.precision.autocast(self.model.output.device):
             return loss_of(self.model, batch, self.smoothing)
 
 
 class Trainer:
-    """The loop of a run: updates, validations, checkpoints, and the model at the end."""
+    """The loop of a run: updates, validations, checkpoints, and the final model."""
 
     def __init__(
         self,
@@ -128,7 +131,7 @@ class Trainer:
         self.task: nn.Module = DistributedDataParallel(task) if workers.count > 1 else task
 
     def run(self) -> None:
-        """Train until the end, and leave the model in the directory."""
+        """Train to the end, and save the model in the directory."""
         counters, last = self.counters, self._last()
         end = min(last, self.config.training.stop_at or last)
         if counters.step < end and not self._stale():
@@ -153,7 +156,7 @@ class Trainer:
         self.workers.wait()
 
     def _loop(self, last: int, end: int) -> None:
-        """Updates up to the `end`, of a schedule that reaches to the `last`."""
+        """Make the updates up to `end`, on a schedule whose last update is `last`."""
         every, counters = self.config.validation, self.counters
         while counters.step < end and not self._stale():
             for group in self._rest_of_epoch():
@@ -176,7 +179,7 @@ class Trainer:
             counters.batch = 0
 
     def _interrupt(self, saved: bool) -> None:
-        """Write a checkpoint, and leave as the signal demands."""
+        """Write a checkpoint, and exit as the signal demands."""
         if not saved:
             self._save()
         self.workers.wait()
@@ -187,13 +190,13 @@ class Trainer:
         self.stop.leave()
 
     def _rest_of_epoch(self) -> Iterator[list[Batch]]:
-        """The batches that are left, as many at a time as go into one update."""
+        """The remaining batches of the epoch, in groups of one update."""
         rest = self.batches.epoch(self.counters.epoch, self.counters.batch)
         while group := list(islice(rest, self.config.training.accumulate)):
             yield group
 
     def _update(self, group: list[Batch], last: int) -> None:
-        """One step down the gradient of the loss per token, all workers and batches together."""
+        """One optimizer step on the loss per token, over all workers and batches of the group."""
         training, started = self.config.training, time.perf_counter()
         model, optimizer, step = self.state.model, self.state.optimizer, self.counters.step + 1
         torch.manual_seed(_seed(training.seed, step, self.workers.rank))
@@ -217,7 +220,7 @@ class Trainer:
     def _gradient(self, group: list[Batch], tokens: int, sums: _Sums) -> None:
         self.state.optimizer.zero_grad(set_to_none=True)
         for i, batch in enumerate(group):
-            # Workers average their gradients: each must weigh its own part by their number.
+            # Workers average their gradients, so each scales its own by their number.
             part, weight = batch, 1.0
             if 1 < self.workers.count <= len(batch.source):
                 part = batch.part(self.workers.rank, self.workers.count)
@@ -254,20 +257,20 @@ class Trainer:
         }
 
     def _left(self, end: int) -> float:
-        """Seconds until the end, by the updates since the start and the last validation."""
+        """Estimated seconds left, by the speed since the start and the last validation."""
         counters, every = self.counters, self.config.validation.valid_every
         each = (counters.seconds - self.began.seconds) / (counters.step - self.began.step)
         validations = -(-end // every) - counters.step // every
         return (end - counters.step) * each + validations * self.validation_seconds
 
     def _validate(self, end: int) -> None:
-        """Measure the model on the validation part, and keep a checkpoint of it."""
+        """Validate the model, and write a checkpoint."""
         score, figures = 0.0, dict[str, Any]()
         if self.workers.first:
             self.events.show(self._figures(self.sums_before, end), "validating")
             score, figures = self._measure()
         better = self.counters.validation(self.workers.agree(score))
-        if self.workers.first:  # before it is saved: what is beyond a checkpoint is logged again
+        if self.workers.first:  # before saving: events after a checkpoint are logged again
             self.events.valid({"step": self.counters.step, **figures, "best": better})
         self._save()
 
@@ -279,14 +282,14 @@ class Trainer:
         return score, figures
 
     def _save(self) -> None:
-        """Write a checkpoint, and remove those that are no longer needed."""
+        """Write a checkpoint, and remove those no longer needed."""
         if self.workers.first:
             keep = max(1, self.config.validation.average)
             wanted = {*self.counters.validated[-keep:], self.counters.best_step}
             self.directory.save(self.state.checkpoint(), wanted)
 
     def _newest(self) -> Checkpoint | None:
-        """The checkpoint to resume from, which the first worker chooses for all."""
+        """The checkpoint to resume from, chosen by the first worker."""
         checkpoints = self.directory.checkpoints
         found = checkpoints.newest(self.events.say) if self.workers.first else None
         step = int(self.workers.agree(-1.0 if found is None else float(found.step)))
@@ -307,7 +310,7 @@ class Trainer:
             )
 
     def _finish(self) -> None:
-        """Leave the better of the averaged and the best single model in the directory."""
+        """Save the better of the averaged and the best single model."""
         counters, average = self.counters, self.config.validation.average
         checkpoints, model = self.directory.checkpoints, self.state.model
         steps = [s for s in counters.validated[-average:] if self._readable(s)]
@@ -325,7 +328,7 @@ class Trainer:
         self.events.say(f"The model is in {self.directory.folder}.")
 
     def _readable(self, step: int) -> bool:
-        """Whether there is a checkpoint of this update; says so if it is damaged."""
+        """Whether there is a valid checkpoint of this update; reports a damaged one."""
         checkpoints = self.directory.checkpoints
         if step not in checkpoints.steps():
             return False
@@ -340,13 +343,13 @@ class Trainer:
         return not misfit
 
     def _introduce(self, last: int) -> None:
-        """Say what will happen, and how long it will take."""
+        """Report the size of the model and the data, and the expected time."""
         count = self.batches.count(self.counters.epoch)
         parameters = sum(weight.numel() for weight in self.state.model.parameters())
         trained = sum(weight.numel() for _, weight in self.state.trainable())
         some = f" ({trained:,} of which are trained)" * (trained < parameters)
         pairs, tokens = len(self.prepared.train), int(self.prepared.train.target_lengths.sum())
-        each = self._try_some() * count
+        each = self._seconds_per_batch() * count
         left = (last - self.counters.step) * self.config.training.accumulate / count
         whole = f"; all {math.ceil(left)} {clock_words(each * left)}" if left > 1 else ""
         self.events.say(
@@ -363,8 +366,8 @@ class Trainer:
                 "float32 is quicker."
             )
 
-    def _try_some(self) -> float:
-        """Seconds for one batch, by trying a few; they leave no trace."""
+    def _seconds_per_batch(self) -> float:
+        """Seconds for one batch, measured on a few; the state of the run does not change."""
         spent = []
         for batch in islice(self.batches.epoch(self.counters.epoch, self.counters.batch), 3):
             started = time.perf_counter()
@@ -390,7 +393,7 @@ class _Sums:
     seconds: float = 0.0
     tokens: int = 0
     part_tokens: int = 0
-    """Those of this worker, as loss and likelihood are; of all workers, once it was logged."""
+    """Of this worker, like loss and likelihood; of all workers, once logged."""
     loss: float = 0.0
     likelihood: float = 0.0
 

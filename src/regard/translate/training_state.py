@@ -1,4 +1,4 @@
-"""What a checkpoint holds: the model, the optimizer, and how far the run is."""
+"""The state of a run: model, optimizer and counters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.translate.run_directory import set_trainable
 
 @dataclass
 class Counters:
-    """How far a run is."""
+    """The progress of a run."""
 
     step: int = 0
     epoch: int = 0
@@ -28,15 +28,15 @@ class Counters:
     seconds: float = 0.0
     """Spent on updates."""
     best: float = -math.inf
-    """The best BLEU, or the least loss with its sign changed."""
+    """The best BLEU, or negative loss."""
     best_step: int = 0
     stale: int = 0
-    """Validations since then."""
+    """Validations since the best."""
     validated: list[int] = field(default_factory=list)
-    """Updates that were validated."""
+    """Updates with a validation."""
 
     def validation(self, score: float) -> bool:
-        """Count a validation with this score; whether it is the best so far."""
+        """Record a validation; returns whether its score is the best so far."""
         self.validated.append(self.step)
         better = score > self.best
         self.stale = 0 if better else self.stale + 1
@@ -49,7 +49,7 @@ class TrainingState:
     """A model in training, its optimizer and the counters of the run."""
 
     def __init__(self, config: RunConfig, vocabulary: int, *, starts: bool) -> None:
-        """A new model; that of `init_from` if a run `starts` with one."""
+        """A new model, or that of `init_from` if the run `starts` with one."""
         training = config.training
         torch.manual_seed(training.seed)
         self.model = Transformer(replace(config.model, vocabulary=vocabulary))
@@ -66,11 +66,11 @@ class TrainingState:
         self.counters = Counters()
 
     def trainable(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """The weights that are trained, by name."""
+        """The trainable parameters, by name."""
         return ((name, one) for name, one in self.model.named_parameters() if one.requires_grad)
 
     def checkpoint(self) -> Checkpoint:
-        """Everything that a run needs to resume here."""
+        """A checkpoint from which the run can resume."""
         optimizer: Tensors = {}
         for name, parameter in self.trainable():
             for key, value in self.optimizer.state[parameter].items():
@@ -79,7 +79,7 @@ class TrainingState:
         return Checkpoint(self.counters.step, self._weights(), optimizer, kept)
 
     def restore(self, found: Checkpoint) -> None:
-        """Resume from a checkpoint that fits."""
+        """Load a checkpoint of this model."""
         self.fill(found.model)
         for name, parameter in self.trainable():
             self.optimizer.state[parameter] = {
@@ -89,13 +89,13 @@ class TrainingState:
         self.counters = Counters(**{name: found.state[name] for name in known})
 
     def fill(self, weights: Tensors) -> None:
-        """Give the model these weights."""
+        """Copy these weights into the model."""
         with torch.no_grad():
             for name, parameter in self.model.named_parameters():
                 parameter.copy_(weights[name])
 
     def misfit(self, found: Checkpoint) -> str | None:
-        """Why a checkpoint is not of this model; None if it is."""
+        """Why a checkpoint does not fit this model; None if it does."""
         return found.misfit(self._weights(), [name for name, _ in self.trainable()])
 
     def _weights(self) -> Tensors:

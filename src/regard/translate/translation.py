@@ -1,4 +1,4 @@
-"""`Translation`: a text in the other language, and how it came about."""
+"""`Translation`: a translated text with its score, subwords and alignment."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from regard.translate.translator import Translator
 
 BATCH = 8192
-"""Subwords in a batch: sentences × the longest of them × sequences of each that are written."""
+"""Subwords in a batch: sentences × the longest of them × sequences of each."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One of the pieces that a text was translated in; nearly always the whole."""
+    """A piece of a text that was translated on its own; usually the whole text."""
 
     start: int
-    """Where in the source it begins."""
+    """Its offset in the source."""
     source: str
     ids: list[int]
     found: Hypothesis
@@ -41,7 +41,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Translation:
-    """A text in the other language, and how it came about."""
+    """A translated text with its score, subwords and alignment."""
 
     source: str
     text: str
@@ -51,17 +51,17 @@ class Translation:
     tokens: tuple[str, ...]
     """The subwords of the text."""
     alternatives: tuple[Translation, ...] = ()
-    """The others of the n best, in falling order of score."""
+    """The others of the n best, by descending score."""
     parts: int = 1
-    """In how many pieces a text was translated that is longer than those the model learned from."""
+    """Pieces in which the text was translated; more than 1 if it was too long for the model."""
     ended: bool = True
-    """False where the model found no end and was cut off."""
+    """False if the translation was cut off without an end token."""
     _parts: tuple[Part, ...] = field(default=(), repr=False, compare=False)
     _translator: Translator | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def alignment(self) -> Alignment:
-        """The source words that each target word came from, computed when first asked for."""
+        """The source words that each target word came from, computed lazily."""
         if self._translator is None:
             return aligned(self.source, self.text, [])
         return self._translator.align([self])[0]
@@ -73,7 +73,7 @@ class Translation:
 def joined(
     translator: Translator, source: str, parts: Sequence[Sequence[Part]], power: float
 ) -> Translation:
-    """The translation of a text of whose parts each has its n best; `power`: length penalty."""
+    """The translation of a text from the n best of each of its parts; `power`: length penalty."""
     if not parts:
         return Translation(source, "", 0.0, 0.0, ())
     ranked = [
@@ -134,7 +134,7 @@ def align_all(
 def _spans(
     tokenizer: Tokenizer, translation: Translation, number: int
 ) -> tuple[list[Span], list[Span]]:
-    """Where the subwords of a part stand in the whole source and in the whole translation."""
+    """The spans of a part's subwords in the whole source and in the whole translation."""
     part = translation._parts[number]
     before = sum(len(one.text) + 1 for one in translation._parts[:number])
     source = [(part.start + a, part.start + b) for a, b in tokenizer.spans(part.source)]

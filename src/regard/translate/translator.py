@@ -1,4 +1,4 @@
-"""`Translator`: a trained model that translates texts, many at a time and in order."""
+"""`Translator`: a trained model and its tokenizer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import nn
 from regard.errors import FileError, OptionError
 from regard.native import status
 from regard.nn import Transformer
-from regard.text import Tokenizer, by_length
+from regard.text import Tokenizer
 from regard.translate.alignment import Alignment
 from regard.translate.model_files import (
     TOKENIZER,
@@ -25,18 +25,17 @@ from regard.translate.model_files import (
     load_trained,
     quantise,
     save_model,
-    stored_in_int8,
 )
 from regard.translate.precision import Precision
 from regard.translate.probability import log_probabilities
 from regard.translate.search import Hypothesis, search
 from regard.translate.splitting import split
 from regard.translate.strategies import Beam, Strategy, check_n_best, check_whole
-from regard.translate.threads import in_threads, useful
+from regard.translate.threads import in_batches
 from regard.translate.translation import BATCH, Part, Translation, align_all, joined
 
 CHUNKS = (16, 256, 4096)
-"""How many lines `Translator.stream` reads before it translates: few at first, then more."""
+"""Lines of the first, the second and all later chunks of `Translator.stream`."""
 
 
 class Translator:
@@ -46,10 +45,10 @@ class Translator:
         model: a `regard.nn.Transformer`.
         tokenizer: the one that it was trained with.
         longest: texts of more subwords are split at sentence ends, and translated piece by piece.
-        precision: of products with weights: ``"float32"``, or ``"bfloat16"``, in which processors
-            that have it multiply about twice as fast, or ``"int8"``, for which the matrices of the
-            model are quantised in place; see `regard.native.int8`.
-        cut_loops: give up sequences that only repeat themselves; see `regard.translate.repetition`.
+        precision: of matrix products: ``"float32"``; ``"bfloat16"``, about twice as fast on
+            processors that have it; or ``"int8"``, for which the model is quantised in place, see
+            `regard.native.int8`.
+        cut_loops: prune sequences that only repeat themselves; see `regard.translate.repetition`.
     """
 
     def __init__(
@@ -86,22 +85,19 @@ class Translator:
         self.model, self.tokenizer = model, tokenizer
         self.precision = Precision(precision)
         self.cut_loops = cut_loops
-        most = model.config.max_length - 1  # the end needs a place as well
+        most = model.config.max_length - 1  # one position is for the end token
         if longest is not None:
             check_whole("Translator", "longest", longest, 1)
         self.longest = most if longest is None else min(longest, most)
 
     @classmethod
-    def load(cls, path: str | Path, *, precision: str | None = None) -> Translator:
+    def load(cls, path: str | Path, *, precision: str = "float32") -> Translator:
         """The translator in a folder that `regard train` wrote, or one that comes with regard.
 
-        `precision` of products: float32, bfloat16 or int8; float32 if not given, and int8 for a
-        folder that stores int8, where the native operators can be used.
-        If the training has not finished, it is that of its best checkpoint, and a warning says so.
+        `precision` of matrix products: float32, bfloat16 or int8, whatever the folder stores. Of an
+        unfinished run, loads the best checkpoint, with a warning.
         """
         path = bundled(path)
-        if precision is None:
-            precision = "int8" if status() is None and stored_in_int8(path) else "float32"
         model, longest = load_trained(path, int8=precision == "int8")
         file = path / TOKENIZER
         tokenizer = Tokenizer.load(file)
@@ -185,17 +181,17 @@ class Translator:
         first: int = 0,
         progress: Callable[[int, int], object] | None = None,
     ) -> list[Translation]:
-        """The translations of the texts, in their order; of an empty text, an empty one.
+        """The translations of the texts, in their order; an empty text stays empty.
 
         Args:
             how: `Beam(…)`, `Greedy()` or `Sampling(…)`.
-            beam: short for `Beam(beam)`; 5 if nothing is said.
-            n_best: how many to find of each; all but the best are its `alternatives`.
+            beam: short for `Beam(beam)`; 5 by default.
+            n_best: translations per text; all but the best are its `alternatives`.
             batch: subwords in a batch: sentences × the longest of them × sequences of each.
-            threads: batches that are searched at once, each on one thread; every core that the
-                process may use, if not given. One during `watch` and `cut`.
-            first: the number of the first text, of those that are drawn by one seed.
-            progress: called after each batch with how many sentences are done, and of how many.
+            threads: batches that are searched in parallel, each on one thread; one per available
+                core by default, and one during `watch` and `cut`.
+            first: the number of the first text, which with the seed determines `Sampling`.
+            progress: called after each batch with the sentences done, and their total.
         """
         how, texts = _strategy(how, beam), _listed("translate", "texts", texts)
         check_n_best("translate", how, n_best)
@@ -232,7 +228,7 @@ class Translator:
         batch: int = BATCH,
         threads: int | None = None,
     ) -> Iterator[Translation]:
-        """The translations of the lines, one by one; the first come before the last are read."""
+        """The translations of the lines, one by one, while the lines are read."""
         remaining, sizes, first = iter(lines), iter(CHUNKS), 0
         size = CHUNKS[0]
         while chunk := list(islice(remaining, size := next(sizes, size))):
@@ -270,11 +266,12 @@ class Translator:
         """log p(target | source) of each pair: the natural logarithm, end of sentence included.
 
         Args:
-            sources: the texts that were translated, one for each target.
-            targets: their translations, which are scored whole, however long.
+            sources: the source texts, one for each target.
+            targets: their translations, each scored as a whole, however long.
             tokens: return a list for each pair: log p of every subword of the target, as
-                `tokenizer.encode` splits it, and of the end. It sums to the log p of the pair.
-            threads: batches that are computed at once, each by one thread; one per core by default.
+                `tokenizer.encode` splits it, and of the end token. Its sum is log p of the pair.
+            threads: batches that are computed in parallel, each by one thread; one per core by
+                default.
         """
         sources, targets = (
             _listed("score", name, texts)
@@ -292,8 +289,7 @@ class Translator:
     ) -> list[Alignment]:
         """The alignments of translations by this translator, many at a time.
 
-        `layer`: whose attention counts, of the decoder's blocks from 0; the last but one if not
-        said.
+        `layer`: the decoder block whose attention is read, from 0; by default the last two.
         """
         if isinstance(translations, Translation):
             raise OptionError("align: got one translation, expected a list; use [translation]")
@@ -301,7 +297,7 @@ class Translator:
             return align_all(self.model, self.tokenizer, translations, layer)
 
     def _pieces(self, texts: Sequence[str]) -> list[tuple[int, int, str, list[int]]]:
-        """What to search for: the number of the text, where in it, the piece, its subwords."""
+        """The pieces to translate: number of the text, offset in it, piece, subwords."""
         pieces = []
         for number, (text, ids) in enumerate(
             zip(texts, self.tokenizer.encode_batch(texts), strict=True)
@@ -330,23 +326,19 @@ class Translator:
         threads: int | None,
         progress: Callable[[int, int], object] | None,
     ) -> list[list[Hypothesis]]:
-        """What is found for each source, searched in batches of like length."""
-        side_by_side = how.size if isinstance(how, Beam) else n_best
-        lengths = [(len(ids) + 1) * side_by_side for ids in sources]
-        each = -(-len(lengths) // useful(threads))  # so that all threads have something to do
-        batches = list(by_length(lengths, batch, each))
+        """The hypotheses of each source, searched in batches of like length."""
+        width = how.size if isinstance(how, Beam) else n_best
+        lengths = [(len(ids) + 1) * width for ids in sources]
         done, lock = 0, Lock()
 
         def searched(rows: list[int]) -> list[list[Hypothesis]]:
-            chosen = [sources[row] for row in rows]
-            drawn = [numbers[row] for row in rows]
             with self.precision.autocast(self.model.output.device):
                 found = search(
                     self.model,
-                    chosen,
+                    [sources[row] for row in rows],
                     how,
                     n_best=n_best,
-                    numbers=drawn,
+                    numbers=[numbers[row] for row in rows],
                     cut_loops=self.cut_loops,
                 )
             if progress is not None:
@@ -357,12 +349,7 @@ class Translator:
             return found
 
         with evaluating(self.model):
-            found = dict(
-                pair
-                for rows, said in zip(batches, in_threads(searched, batches, threads), strict=True)
-                for pair in zip(rows, said, strict=True)
-            )
-        return [found[row] for row in range(len(sources))]
+            return in_batches(searched, lengths, batch, threads)
 
 
 def _strategy(how: Strategy | None, beam: int | None) -> Strategy:
@@ -376,7 +363,7 @@ def _strategy(how: Strategy | None, beam: int | None) -> Strategy:
 
 
 def _listed(caller: str, name: str, texts: object) -> list[str]:
-    """The texts as a list; raises if they are anything else."""
+    """The texts as a list; raises if they are not strings."""
     if isinstance(texts, str):
         raise OptionError(f"{caller}: {name} is one text, expected a list; use [text]")
     if not isinstance(texts, Iterable):
@@ -392,7 +379,7 @@ def _listed(caller: str, name: str, texts: object) -> list[str]:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model without dropout; afterwards it is as it was."""
+    """Context in which the model is in ``eval()`` mode; its mode is restored."""
     training = model.training
     model.eval()
     try:

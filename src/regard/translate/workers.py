@@ -1,7 +1,7 @@
-"""Several workers on one model: who this process is among them.
+"""The group of training workers, and the rank of this process in it.
 
-`torchrun` starts the workers and tells each its place by the environment; everything else is
-PyTorch's DistributedDataParallel. A process that was started alone is a single worker.
+`torchrun` starts the workers and sets the rank of each in the environment; the rest is PyTorch's
+DistributedDataParallel. A process started without it is a group of one.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from torch.distributed.rendezvous import rendezvous
 
 from regard.errors import RegardError
 
-PATIENCE = timedelta(minutes=60)
-"""So long the others wait while the first prepares data or validates."""
+TIMEOUT = timedelta(minutes=60)
+"""How long workers wait while the first one prepares data or validates."""
 
 
 @dataclass(frozen=True)
 class Workers:
-    """This worker's place, from 0, and how many there are."""
+    """The rank of this worker, from 0, and the number of workers."""
 
     rank: int = 0
     count: int = 1
@@ -36,41 +36,40 @@ class Workers:
     @classmethod
     @contextmanager
     def joined(cls) -> Iterator[Workers]:
-        """The group that torchrun started this process in, or a group of one, for as long as it is
-        needed.
+        """Context of the group that torchrun started this process in, or of a group of one.
 
-        When a worker fails, all of them do; but only one says why.
+        When a worker fails, all do; only one reports the error.
         """
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             yield cls()
         elif torch.distributed.is_initialized():
             yield cls(torch.distributed.get_rank(), torch.distributed.get_world_size())
         else:
-            outer, rank, count = next(rendezvous("env://", timeout=PATIENCE))
-            outer.set_timeout(PATIENCE)
+            outer, rank, count = next(rendezvous("env://", timeout=TIMEOUT))
+            outer.set_timeout(TIMEOUT)
             store = agree_on_store(outer, rank, count)
             torch.distributed.init_process_group(
-                "gloo", store=store, rank=rank, world_size=count, timeout=PATIENCE
+                "gloo", store=store, rank=rank, world_size=count, timeout=TIMEOUT
             )
             try:
                 yield cls(rank, count)
             except (Exception, KeyboardInterrupt) as error:
-                raise _said_once(error, store) from None
+                raise _reported_once(error, store) from None
             finally:
                 torch.distributed.destroy_process_group()
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that writes files and speaks."""
+        """Whether this is the worker that writes files and reports."""
         return self.rank == 0
 
     def wait(self) -> None:
-        """Until all are here."""
+        """Wait until all workers have reached this call."""
         if self.count > 1:
             torch.distributed.barrier()
 
     def agree(self, value: float) -> float:
-        """The first worker's value, for all."""
+        """The first worker's value, on all workers."""
         if self.count == 1:
             return value
         shared = torch.tensor(value, dtype=torch.float64)
@@ -78,7 +77,7 @@ class Workers:
         return shared.item()
 
     def together(self, values: Sequence[float]) -> list[float]:
-        """The sum of each over all workers."""
+        """The sum of each value over all workers."""
         if self.count == 1:
             return list(values)
         shared = torch.tensor(values, dtype=torch.float64)
@@ -86,18 +85,18 @@ class Workers:
         return shared.tolist()
 
 
-def _said_once(error: BaseException, store: torch.distributed.Store) -> BaseException:
-    """What a worker that fails ends with: an error that will be told, or quietly.
+def _reported_once(error: BaseException, store: torch.distributed.Store) -> BaseException:
+    """The error for a failing worker to raise; a plain exit if another worker has failed first.
 
-    Those that wait for it fail as well, a moment later and with an unhelpful message.
+    Workers that wait for a failed one fail as well, with an unhelpful message.
     """
-    if isinstance(error, RuntimeError) and not isinstance(error, RegardError) and _cut_off(error):
+    if isinstance(error, RuntimeError) and not isinstance(error, RegardError) and _is_lost(error):
         error = RegardError(
             "train: another worker was lost; the same command resumes from the last checkpoint"
         )
     try:
         others = store.add("failed", 1) - 1
-    except RuntimeError:  # the worker that kept the store is gone
+    except RuntimeError:  # the worker that held the store has ended
         others = 0
     if isinstance(error, KeyboardInterrupt):
         return SystemExit(130) if others else error
@@ -106,27 +105,27 @@ def _said_once(error: BaseException, store: torch.distributed.Store) -> BaseExce
     if others:
         return SystemExit(1)
     if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
-        # So torchrun tells it once more at the end of its own account.
+        # torchrun repeats it at the end of its own report.
         message = {"message": str(error), "extraInfo": {"timestamp": int(time.time())}}
         Path(file).write_text(json.dumps({"message": message}), encoding="utf-8")
     return error
 
 
-def _cut_off(error: RuntimeError) -> bool:
-    """Whether this is what torch.distributed says of a worker that does not answer any more."""
+def _is_lost(error: RuntimeError) -> bool:
+    """Whether torch.distributed raised this because another worker does not answer."""
     return isinstance(error, torch.distributed.DistError) or "gloo" in str(error)
 
 
 def agree_on_store(
     store: torch.distributed.Store, rank: int, count: int
 ) -> torch.distributed.Store:
-    """A part of the store that only the workers which are alive now know.
+    """A part of the store that only the workers of this start use.
 
-    After a worker was lost, torchrun starts all of them again on the same store, and a worker that
-    finds a dead one's address there before the living one has written its own tries it forever
-    (github.com/pytorch/pytorch/issues/135712). So each takes a new name and writes it until the
-    first worker, who rubs out what is there and takes whatever is written after that, has answered
-    with a list that contains it. The list's first name is the part's.
+    After a worker is lost, torchrun restarts all of them on the same store, and a worker that finds
+    the address of a dead one there retries it forever
+    (github.com/pytorch/pytorch/issues/135712). So each worker writes a new name until the first
+    worker, which deletes old names and collects new ones, answers with a list that contains it. The
+    first name of the list is the prefix of the part.
     """
     name = uuid.uuid4().hex
     if rank == 0:

@@ -1,12 +1,11 @@
-"""A model in the middle of writing: what it has read, and what it would say next.
+"""Incremental decoding: a model with its cached keys and values, one token per step.
 
-Keys and values are kept: those of the source are computed once per sentence and shared by all its
-sequences, those of the words written so far grow by one with each step.
+Keys and values of the source are computed once per sentence and shared by all its sequences; those
+of the target grow by one with each step.
 
-Under bfloat16's autocast the encoder is in it, and so are the products of the vocabulary and of a
-decoder that can be compiled (of the paper's kind: layer norm, relu, positions added to words):
-nearly all of the arithmetic. Other decoders stay float32, and so does all of a search for more
-sequences of a sentence than are compiled.
+Under bfloat16's autocast, the encoder, the output projection and a decoder that is compiled (of the
+paper's kind: layer norm, relu, positions added to embeddings) are in bfloat16. Other decoders stay
+float32, and so does a search with more sequences per sentence than are compiled.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from regard.nn import Transformer
 from regard.nn.stepping import Stepper
 from regard.text import Tokenizer, padded
 
-ROOM = 2**19
-"""Logits that are held at once: about what the memory next to a core has room for."""
+LOGITS = 2**19
+"""Logits that are held at once: about the size of a core's cache."""
 
 
 class Writer:
-    """A model in the middle of writing: for each of b sentences, k sequences side by side.
+    """Incremental decoding of k sequences for each of b sentences.
 
     Args:
         model: the model.
-        sources: numbers of subwords, without start and end.
-        limits: how many subwords each translation may have.
-        memory: what the encoder made of the sources and their ends, if that is known.
-        room: for how many words of each sentence memory is got from the start.
+        sources: token ids, without start and end.
+        limits: maximum length of each translation.
+        memory: the encoder's output for the sources and their ends, if known.
+        room: tokens per sentence for which the cache is allocated from the start.
     """
 
     def __init__(
@@ -60,35 +59,34 @@ class Writer:
         products = product_dtype(model.output)
         with autocast_disabled(device):
             self._stepper = Stepper(model.decoder, products)
-        self._side_by_side = 1
+        self._sequences = 1
         self._words = _Words(model, products)
         self.limits = torch.tensor(limits, device=device)
 
     def logits(self, tokens: Int[Tensor, "b k"]) -> Iterator[Float[Tensor, "rows vocabulary"]]:
-        """How well each word fits after these, which are written down.
+        """The logits of the next token after these, which are appended to the sequences.
 
-        For some of the b sentences at a time, in their order. All are in the same memory, and
-        gone when the next are asked for: to read and write them while they are near is faster.
+        For some of the b sentences at a time, in order; small pieces stay in the processor's cache.
         """
         hidden, k = self._written(tokens), tokens.shape[1]
-        rows = max(1, ROOM // len(self.model.output) // k) * k
+        rows = max(1, LOGITS // len(self.model.output) // k) * k
         return map(self._words, torch.split(hidden, rows))
 
     def _written(self, tokens: Int[Tensor, "b k"]) -> Float[Tensor, "bk width"]:
-        """The decoder's vectors for these words."""
-        self._side_by_side = tokens.shape[1]
+        """The decoder's output for these tokens."""
+        self._sequences = tokens.shape[1]
         x = self.model.target(tokens.view(-1, 1), self._cache.length)
         return self._step(x, causal)[:, -1]
 
     def _step(self, x: Tensor, mask: Mask) -> Tensor:
         return self._stepper(x, self._memory, mask=mask, memory_mask=self._mask, cache=self._cache)
 
-    def go_on(self, parents: Int[Tensor, "b k"] | None, stay: Int[Tensor, "b"] | None) -> None:
-        """Write on with these of the sequences of each sentence, or with all of them.
+    def advance(self, parents: Int[Tensor, "b k"] | None, stay: Int[Tensor, "b"] | None) -> None:
+        """Continue with these sequences of each sentence, or with all of them.
 
-        If `stay` is given, only these sentences stay, and `parents` are theirs.
+        If `stay` is given, only these sentences are kept, and `parents` are theirs.
         """
-        b, k = len(self._memory), self._side_by_side
+        b, k = len(self._memory), self._sequences
         if stay is not None:
             self._leave(stay)
             self._cache.select_memory(stay)
@@ -101,18 +99,18 @@ class Writer:
     def _leave(self, stay: Int[Tensor, "b"]) -> None:
         self._lengths = self._lengths[stay.cpu()]
         self._mask = self._source_mask()
-        # Only its shape is looked at from now on: its keys and values are in the cache.
+        # Only its shape is used from now on: its keys and values are in the cache.
         self._memory = self._memory[: len(stay)]
         self.limits = self.limits[stay]
 
     def _source_mask(self) -> Mask | None:
-        """None when no sentence is padded, which is the fastest."""
+        """The padding mask of the sources; None, which is fastest, if none is padded."""
         filled = bool((self._lengths == self._width).all())
         return None if filled else padding(self._lengths)
 
 
 class _Words:
-    """The last product: how well each word of the vocabulary fits."""
+    """The output projection: logits over the vocabulary."""
 
     def __init__(self, model: Transformer, products: torch.dtype) -> None:
         self._weight, self._bias, self._products = model.output.T, model.output_bias, products
@@ -146,21 +144,21 @@ class _Words:
 
     @cached_property
     def _contiguous(self) -> Float[Tensor, "width vocabulary"]:
-        """Faster than as it is, and used often."""
+        """The weight in contiguous memory, which multiplies faster."""
         return self._weight.contiguous()
 
 
 class Tree(Writer):
-    """The same, without ever moving keys and values about.
+    """A `Writer` that never moves keys and values.
 
-    The beginnings of a sentence are a tree. All its words stay where they were written, k more with
-    each step, and a mask tells which of them a sequence consists of. This wants order to be told by
-    vectors that are added to the words, since the words of a step all have the same position.
+    The sequences of a sentence form a tree. All its tokens stay where they were appended, k more
+    with each step, and a mask selects those of a sequence. Requires positions that are added to the
+    embeddings, since the tokens of a step share one position.
     """
 
     _steps = 0
     _path: Bool[Tensor, "b k words"] | None = None
-    """Which of all the words of its sentence each sequence consists of."""
+    """The mask that selects the tokens of each sequence."""
 
     def _written(self, tokens: Int[Tensor, "b k"]) -> Float[Tensor, "bk width"]:
         b, k = tokens.shape
@@ -171,7 +169,7 @@ class Tree(Writer):
         self._steps += 1
         return hidden.flatten(0, 1)
 
-    def go_on(self, parents: Int[Tensor, "b k"] | None, stay: Int[Tensor, "b"] | None) -> None:
+    def advance(self, parents: Int[Tensor, "b k"] | None, stay: Int[Tensor, "b"] | None) -> None:
         if stay is not None:
             self._leave(stay)
             moved = (stay != torch.arange(len(stay), device=stay.device)).nonzero()[:, 0]

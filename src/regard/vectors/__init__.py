@@ -1,4 +1,4 @@
-"""Static word vectors: from files, from sentences, and what context makes of them."""
+"""Static word vectors: files, word2vec, similarity, and parameter-free contextualisation."""
 
 from regard.vectors.context import Context, Pull, contextualise
 from regard.vectors.similarity import PairPart, Similarity, similar

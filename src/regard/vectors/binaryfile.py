@@ -1,7 +1,7 @@
 """Word vectors as word2vec's C program writes them: a header line, then words and raw numbers.
 
-Behind ``words width`` and a line feed comes, for each word, the word, a space, and its numbers as
-float32 in little-endian order; most programs put a line feed behind them.
+After ``words width`` and a line feed, each word is followed by a space and its numbers as
+little-endian float32; most programs add a line feed.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from regard.vectors.chunk import Chunk
 
 BLOCK = 2**22
 LONGEST = 2**14
-"""Bytes of a word."""
+"""Maximum bytes of a word."""
 
 
 def binary_chunks(
     path: Path, file: BufferedIOBase, head: bytes, counted: int, width: int
 ) -> Iterator[Chunk]:
-    """The vectors in a file of which `head` has been read already, its header line included."""
+    """The vectors of a file whose `head`, with the header line, has been read already."""
     size = 4 * width
     data, at = head, head.index(b"\n") + 1
-    start = 0  # where in the file data begins
+    start = 0  # offset of data in the file
     words: list[bytes] = []
     places: list[int] = []
     rows: list[bytes] = []
@@ -34,7 +34,7 @@ def binary_chunks(
     while done < counted:
         space = data.find(b" ", at, at + LONGEST)
         if space < 0 and len(data) - at >= LONGEST:
-            raise FileError(f"{path}: byte {start + at}: no word of word {done + 1:,} ends here")
+            raise FileError(f"{path}: byte {start + at}: word {done + 1:,} has no end")
         if space < 0 or len(data) < space + 1 + size:
             if words:
                 yield _chunk(path, words, rows, places, width)
@@ -84,7 +84,7 @@ def _cut_off(
     where = f"{path}: byte {start + len(data)}: the file ends"
     if space < 0:
         return FileError(
-            f"{where} behind {done:,} of the {counted:,} words that line 1 counts; fetch it again"
+            f"{where} after {done:,} of the {counted:,} words that line 1 counts; fetch it again"
         )
     word = data[at:space].lstrip(b"\n").decode(errors="replace")
     return FileError(

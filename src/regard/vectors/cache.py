@@ -1,10 +1,9 @@
-"""Word vectors that were read once, kept as they are in memory, to be opened without reading.
+"""A memory-mapped cache of word vectors, so that a large file is parsed only once.
 
-One file: a line of JSON, padded to a page; the numbers, as float32 in little-endian order, which
-are memory-mapped; the words, one a line. It lies beside the file of vectors, or in the user's
-folder for caches where that may not be written to. It is written beside its place and renamed, so
-it is there whole or not at all, also while other processes read or write it; and it is used only if
-the file of vectors is the one that it was made from.
+The cache is one file: a JSON header padded to a page, the matrix as little-endian float32, which is
+memory-mapped, and the words, one a line. It lies beside the file of vectors, or in the user's cache
+folder if that is not writable. It is replaced atomically, so that other processes may read and
+write it at the same time, and is used only for the file with the fingerprint in its header.
 """
 
 from __future__ import annotations
@@ -12,42 +11,41 @@ from __future__ import annotations
 import glob
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import FileError
-from regard.files import make_usual
+from regard.files import replacing
 from regard.vectors.chunk import Chunk
 
 FORMAT = 1
 PAGE = 4096
-"""Bytes of the header; numbers begin on a page."""
+"""Bytes of the header; the matrix begins on a page."""
 SMALL = 2**20
-"""Bytes of a file that is read as fast as its cache would be opened."""
+"""Smaller files, in bytes, get no cache: they are parsed as fast."""
 SAMPLE = 2**16
-"""Bytes that are looked at in one place."""
-PLACES = 16
-"""In how many places of a file of vectors it is looked at, to tell it from another."""
+"""Bytes of one sample of a file."""
+SAMPLES = 16
+"""Samples, evenly spaced, that the fingerprint of a file covers."""
 ABANDONED = 2 * 24 * 3600
-"""Seconds after which a temporary file is taken for abandoned."""
+"""Seconds after which a temporary file counts as left by a killed process."""
 CHECKED = 2**27
-"""Bytes of numbers that are checked, in places spread evenly; up to so many, all are."""
+"""Bytes of the matrix that the checksum covers, in evenly spaced pieces; all of a smaller one."""
 
 Opened = tuple[list[str], NDArray[np.float32]]
 
 
 def fingerprint(path: Path) -> dict[str, Any] | None:
-    """What tells a file from what it was at another time; None if it is small or no plain file.
+    """The size, modification time and sampled digest of a file; None if it gets no cache.
 
-    Its size, its time, and a digest of pieces of it: a gigabyte is not read to open its cache.
+    The digest covers samples only: a gigabyte is not read to open its cache.
     """
     try:
         about = os.stat(path)
@@ -55,8 +53,8 @@ def fingerprint(path: Path) -> dict[str, Any] | None:
             return None
         digest = blake2b(digest_size=16)
         with open(path, "rb") as file:
-            for i in range(PLACES):
-                file.seek(max(0, about.st_size - SAMPLE) * i // (PLACES - 1))
+            for i in range(SAMPLES):
+                file.seek(max(0, about.st_size - SAMPLE) * i // (SAMPLES - 1))
                 digest.update(file.read(SAMPLE))
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -64,7 +62,7 @@ def fingerprint(path: Path) -> dict[str, Any] | None:
 
 
 def open_cache(path: Path, source: dict[str, Any]) -> Opened | None:
-    """Words and numbers of a file with this fingerprint, if there is a cache and it is sound."""
+    """The cached words and matrix of a file with this fingerprint; None without a valid cache."""
     for place in _places(path):
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return _read(place, source)
@@ -72,35 +70,29 @@ def open_cache(path: Path, source: dict[str, Any]) -> Opened | None:
 
 
 def write_cache(path: Path, source: dict[str, Any], chunks: Iterable[Chunk]) -> Opened | None:
-    """The words and numbers of the chunks, written to a cache; None where none can be written.
+    """The words and matrix of the chunks, from a new cache; None if no cache can be written.
 
-    Then some chunks may have been taken already. Nothing is left behind if a chunk is an error.
+    Some chunks may have been consumed then. An error in a chunk leaves nothing behind.
     """
     for place in _places(path):
+        started = False
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
             _tidy(place)
-            handle, beside = tempfile.mkstemp(dir=place.parent, prefix=f"{place.name}.")
-        except OSError:
-            continue
-        try:
-            with os.fdopen(handle, "wb") as file:
-                _write(file, beside, source, chunks)
-            make_usual(beside)
-            os.replace(beside, place)
+            with replacing(place) as temporary:
+                started = True
+                _write(temporary, source, chunks)
             return _read(place, source)
         except FileError:
             raise
         except (OSError, ValueError):
-            return None
-        finally:
-            with suppress(OSError):
-                os.unlink(beside)
+            if started:
+                return None
     return None
 
 
 def _places(path: Path) -> Iterator[Path]:
-    """Where the cache of a file may be, the best place first."""
+    """Paths where the cache of a file may be, in order of preference."""
     whole = path.absolute()
     yield whole.with_name(f".{whole.name}.regard")
     folder = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
@@ -109,24 +101,24 @@ def _places(path: Path) -> Iterator[Path]:
 
 
 def _tidy(place: Path) -> None:
-    """Remove what a process that was killed has left half-written, days ago."""
-    for old in place.parent.glob(f"{glob.escape(place.name)}.*"):
+    """Remove old temporary files of killed processes."""
+    for old in place.parent.glob(f".{glob.escape(place.name)}.*"):
         with suppress(OSError):
             if time.time() - old.stat().st_mtime > ABANDONED:
                 old.unlink()
 
 
-def _write(file: BinaryIO, path: str, source: dict[str, Any], chunks: Iterable[Chunk]) -> None:
+def _write(path: Path, source: dict[str, Any], chunks: Iterable[Chunk]) -> None:
     words: list[str] = []
     width = 0
-    file.write(b" " * PAGE)
-    for chunk in chunks:
-        words += chunk.words
-        width = chunk.matrix.shape[1]
-        file.write(np.ascontiguousarray(chunk.matrix, "<f4").data)
-    text = "\n".join(words).encode()
-    file.write(text)
-    file.flush()
+    with path.open("wb") as file:
+        file.write(b" " * PAGE)
+        for chunk in chunks:
+            words += chunk.words
+            width = chunk.matrix.shape[1]
+            file.write(np.ascontiguousarray(chunk.matrix, "<f4").data)
+        text = "\n".join(words).encode()
+        file.write(text)
     matrix = np.memmap(path, "<f4", "r", PAGE, (len(words), width))
     about = {
         "format": FORMAT,
@@ -136,14 +128,12 @@ def _write(file: BinaryIO, path: str, source: dict[str, Any], chunks: Iterable[C
         "text": blake2b(text, digest_size=16).hexdigest(),
         "sum": _sum(matrix),
     }
-    file.seek(0)
-    file.write(json.dumps(about).encode())
-    file.flush()
-    os.fsync(file.fileno())
+    with path.open("rb+") as file:
+        file.write(json.dumps(about).encode())
 
 
 def _read(place: Path, source: dict[str, Any]) -> Opened:
-    """What a cache holds; ValueError if it is of another file, or damaged."""
+    """The content of a cache; ValueError if it is of another file, or damaged."""
     with open(place, "rb") as file:
         about = json.loads(file.read(PAGE))
         if about["format"] != FORMAT or about["source"] != source:
@@ -165,7 +155,7 @@ def _read(place: Path, source: dict[str, Any]) -> Opened:
 
 
 def _sum(matrix: NDArray[np.float32]) -> int:
-    """The sum of the numbers' bits, of all of them or of pieces spread evenly."""
+    """A checksum of the matrix, or of evenly spaced pieces of a large one: the sum of its bits."""
     bits = matrix.reshape(-1).view("<u4")
     piece = SAMPLE // 4
     step = max(1, -(-matrix.nbytes // CHECKED))

@@ -1,8 +1,9 @@
-"""Word vectors on their way from a file, many at a time."""
+"""Chunks of word vectors, as read from a file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,12 +15,12 @@ from regard.errors import FileError
 
 
 class Chunk(NamedTuple):
-    """Some words, one row of numbers for each, and where in the file each of them stands."""
+    """Words, one row of numbers for each, and their places in the file."""
 
     words: Sequence[str]
     matrix: NDArray[np.float32]
     places: Sequence[int]
-    """The number of the word's line, or of its first byte."""
+    """Line numbers of the words, or offsets of their first bytes."""
     unit: str
     """``"line"`` or ``"byte"``."""
 
@@ -28,7 +29,7 @@ class Chunk(NamedTuple):
 
 
 def checked(path: Path, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    """The same chunks, in which all numbers are finite and no word comes twice."""
+    """The same chunks; raises if a number is not finite or a word is repeated."""
     seen: dict[str, int] = {}
     places: list[Sequence[int]] = []
     for chunk in chunks:
@@ -45,7 +46,7 @@ def checked(path: Path, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         for row, word in enumerate(chunk.words, before):
             first = seen.setdefault(word, row)
             if first != row:
-                place = next(_skipping(places, first))
+                place = next(islice(chain.from_iterable(places), first, None))
                 raise FileError(
                     f"{path}: {chunk.place(row - before)}: {word!r} again, it has a vector on "
                     f"{chunk.unit} {place} already; remove one of them"
@@ -54,17 +55,10 @@ def checked(path: Path, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 
 def gathered(chunks: Iterable[Chunk]) -> tuple[list[str], Float32[np.ndarray, "words width"]]:
-    """All words of the chunks and their rows, in memory."""
+    """The words and the matrix of all chunks."""
     words: list[str] = []
     rows = []
     for chunk in chunks:
         words += chunk.words
         rows.append(chunk.matrix)
     return words, np.concatenate(rows)
-
-
-def _skipping(places: Iterable[Sequence[int]], count: int) -> Iterator[int]:
-    """All places but the first so many."""
-    for some in places:
-        yield from some[count:]
-        count = max(0, count - len(some))

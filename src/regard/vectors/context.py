@@ -1,4 +1,4 @@
-"""What context does to static vectors: self-attention over them, without a single parameter."""
+"""Contextualised word vectors: self-attention over static vectors, without parameters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pull:
-    """Where one word looked, and how near it is to every word, before and after.
+    """The attention of one word, and its cosine with every word, before and after.
 
     Cosines are with the static vectors of the words. Prints as a table.
     """
@@ -33,12 +33,12 @@ class Pull:
     position: int
     words: tuple[str, ...]
     weights: tuple[float, ...]
-    """How much of each word's vector is in the new one; they sum to 1."""
+    """Attention weights; they sum to 1."""
     before: tuple[float, ...]
     after: tuple[float, ...]
 
     def to_data(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """All fields as plain data."""
         rows = zip(self.words, self.weights, self.before, self.after, strict=True)
         names = ("word", "weight", "before", "after")
         return {
@@ -63,11 +63,11 @@ class Context:
     """The vectors of a sentence before and after attention, as `contextualise` makes them."""
 
     words: tuple[str, ...]
-    """Those that have a vector, in their order."""
+    """The words with a vector, in order."""
     skipped: tuple[str, ...]
-    """Those that have none and were left out."""
+    """The words without a vector, which were left out."""
     steps: Steps
-    """Every number on the way: ``print(context.steps.of("bat"))`` writes them out."""
+    """Every intermediate: ``print(context.steps.of("bat"))``."""
     before: NDArray[np.float32]
     """The static vectors ``(words, width)``."""
     after: NDArray[np.float32]
@@ -82,14 +82,14 @@ class Context:
         self.after = taken.output.numpy()
 
     def __getitem__(self, word: str | int) -> Float32[np.ndarray, "width"]:
-        """The contextual vector of a word, or of the word at a place."""
+        """The contextual vector of a word, given as text or position."""
         return np.array(self.after[self.steps.find(word)])
 
     def __len__(self) -> int:
         return len(self.words)
 
     def pull(self, word: str | int, occurrence: int = 1) -> Pull:
-        """Which words pulled this one, and where to."""
+        """The attention of this word, and what it changes."""
         i = self.steps.find(word, occurrence)
         return Pull(
             self.words[i],
@@ -101,7 +101,7 @@ class Context:
         )
 
     def nearest(self, word: str | int, occurrence: int = 1, n: int = 10) -> list[Neighbour]:
-        """The n words of all vectors that the contextual vector of this word is nearest to."""
+        """The n nearest words, of all vectors, to the contextual vector of this word."""
         return self.vectors.nearest(self.after[self.steps.find(word, occurrence)], n)
 
     def sentence(self) -> Float32[np.ndarray, "width"]:
@@ -133,17 +133,17 @@ def contextualise(
     mask: Mask | Tensor | str | None = None,
     unknown: str = "skip",
 ) -> Context:
-    """The words of a text with vectors that know of each other: self-attention, nothing learned.
+    """Contextual vectors of the words of a text, by self-attention without parameters.
 
-    Every word's new vector is softmax(x·xᵀ / √width)·x, an average of all static vectors, weighted
-    by how well they fit its own. So *bat* beside *ball* is pulled towards *ball*.
+    The vectors x become softmax(x·xᵀ / √width)·x, an average of all static vectors, weighted by
+    their similarity. So *bat* near *ball* moves towards *ball*.
 
     Args:
         text: or a list of words.
         score: how two vectors are compared; with ``"dot"``, which is not divided by √width, long
-            vectors hardly look at any but themselves.
-        mask: who may look at whom, such as ``window(3)``.
-        unknown: what is done about words without a vector, as in `Vectors.lookup`.
+            vectors attend mostly to themselves.
+        mask: which words may attend to which, such as ``window(3)``.
+        unknown: how to treat words without a vector, as in `Vectors.lookup`.
 
     >>> v = Vectors(["ball", "bat", "mammal"], [[2.0, 0.0], [1.5, 1.5], [0.0, 2.0]])
     >>> c = contextualise(v, "the ball the bat")

@@ -1,4 +1,4 @@
-"""Word vectors learned from sentences: word2vec, by gensim."""
+"""Training of word vectors: word2vec, by gensim."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.errors import OptionError
 from regard.vectors.words import words_of
 
 LONGEST = 10_000
-"""Words of a sentence; gensim drops what comes after so many, so longer ones are divided."""
+"""Maximum words of a sentence; longer ones, which gensim would truncate, are split."""
 
 
 def learned(
@@ -42,15 +42,13 @@ def learned(
         raise OptionError(
             "Vectors.train: sentences is one text, expected several; give [text], or its lines"
         )
-    if isinstance(sentences, Iterator):  # it can be gone through only once
+    if isinstance(sentences, Iterator):  # can be iterated over only once
         sentences = [words_of(one, "Vectors.train") for one in sentences]
     word2vec = _gensim()
     corpus = _Corpus(sentences)
-    with _bar(progress, epochs) as told:
-        corpus.told = told
+    with _bar(progress, epochs) as corpus.advance:
         _check(corpus, min_count)
-        # One worker: several would take turns as the machine lets them. And neither hashes of
-        # texts nor the order of sets enter, so every process finds the same numbers.
+        # One worker: several would make the result depend on scheduling.
         model = word2vec(
             corpus,
             vector_size=width,
@@ -65,11 +63,11 @@ def learned(
 
 
 class _Corpus:
-    """Sentences as lists of words, gone through as often as asked for."""
+    """Sentences as lists of words, which can be iterated over repeatedly."""
 
     def __init__(self, sentences: Iterable[str | Iterable[str]]) -> None:
         self.sentences = sentences
-        self.told: Callable[[int], None] = lambda count: None
+        self.advance: Callable[[int], None] = lambda count: None
 
     def __iter__(self) -> Iterator[list[str]]:
         count = 0
@@ -78,12 +76,12 @@ class _Corpus:
             for start in range(0, len(words), LONGEST):
                 yield words[start : start + LONGEST]
             if count % 1000 == 0:
-                self.told(1000)
-        self.told(count % 1000)
+                self.advance(1000)
+        self.advance(count % 1000)
 
 
 def _check(corpus: _Corpus, min_count: int) -> None:
-    """Raise if there is nothing to learn from."""
+    """Raise if the corpus is too small."""
     counts: Counter[str] = Counter()
     pairs = False
     for sentence in corpus:
@@ -122,39 +120,25 @@ def _gensim() -> Any:
 
 @contextmanager
 def _bar(progress: bool, epochs: int) -> Iterator[Callable[[int], None]]:
-    """What is to be told how many sentences were read, drawn as a bar on a terminal."""
+    """A function that counts sentences, drawn as a progress bar on a terminal."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import Progress
 
     console = Console(stderr=True)
-    if not progress or not console.is_terminal:
-        yield lambda count: None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        yield _Passes(bar, epochs).told
+    hidden = not progress or not console.is_terminal
+    with Progress(console=console, transient=True, disable=hidden) as bar:
+        yield _Passes(bar, epochs).advance
 
 
 class _Passes:
-    """A bar over all passes: twice to count words, then the epochs."""
+    """A progress bar over all passes: two that count words, then the epochs."""
 
     def __init__(self, bar: Any, epochs: int) -> None:
         self.bar, self.epochs = bar, epochs
         self.task = bar.add_task("reading", total=None)
         self.done = self.each = 0
 
-    def told(self, count: int) -> None:
+    def advance(self, count: int) -> None:
         self.done += count
         if count < 1000 and not self.each:
             self.each = max(1, self.done)

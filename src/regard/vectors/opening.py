@@ -1,4 +1,4 @@
-"""Opening a file of word vectors: unpacked if it is gzipped, with errors that name the byte."""
+"""Opening of a file of word vectors, gzipped or not, with errors that name the byte."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from regard.errors import FileError
 
 GZIP = b"\x1f\x8b"
 BUFFER = 2**20
-"""Bytes that are unpacked at once."""
+"""Bytes that are decompressed at once."""
 MOST = 300
-"""How much larger than the gzipped file its content may be; numbers shrink to a third."""
+"""Maximum compression ratio; that of numbers is about 3."""
 
 
 class _Unpacked(RawIOBase):
-    """What a gzipped file unpacks to, unless it is far more than numbers could be."""
+    """The content of a gzipped file; raises if its compression ratio is implausible."""
 
     def __init__(self, path: Path, unpacked: gzip.GzipFile, packed: BufferedReader) -> None:
         self._path, self._unpacked, self._packed = path, unpacked, packed
@@ -42,10 +42,7 @@ class _Unpacked(RawIOBase):
 
 @contextmanager
 def opened(path: Path) -> Iterator[BufferedIOBase]:
-    """The bytes of a file, unpacked if they begin as gzip's do.
-
-    What goes wrong while they are read is an error that names the file.
-    """
+    """The bytes of a file, decompressed if it is gzipped; errors name the file."""
     at = 0
     try:
         with open(path, "rb") as raw:

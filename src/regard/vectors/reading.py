@@ -1,4 +1,4 @@
-"""What a file of word vectors is, told by its content, and what is in it."""
+"""Reading of word vectors in any format, recognised by content."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from regard.vectors.opening import opened
 from regard.vectors.textfile import LONGEST, header, is_number, text_chunks
 
 HEAD = 2**16
-"""How many bytes are looked at to tell what they are."""
-STRANGERS = {
+"""Bytes that decide the format."""
+OTHER_FORMATS = {
     b"\xba\x16\x4f\x2f": "a fastText model; write its vectors as a .vec file",
-    b"\x80\x02": "a Python pickle, which may run anything; use gensim's save_word2vec_format",
-    b"\x80\x03": "a Python pickle, which may run anything; use gensim's save_word2vec_format",
-    b"\x80\x04": "a Python pickle, which may run anything; use gensim's save_word2vec_format",
-    b"\x80\x05": "a Python pickle, which may run anything; use gensim's save_word2vec_format",
+    **{
+        bytes((0x80, version)): "a Python pickle, which may run anything; use gensim's "
+        "save_word2vec_format"
+        for version in (2, 3, 4, 5)
+    },
     b"PK\x03\x04": "a zip archive; unpack it, and load what is in it",
     b"\x93NUMPY": "a numpy array without words; use Vectors(words, numpy.load(…))",
 }
-"""How files begin that are often taken for word vectors."""
+"""The first bytes of other files that users try to load."""
 CONTROL = bytes(set(range(32)) - set(b"\t\n\v\f\r"))
 
 
 def read_chunks(path: Path) -> Iterator[Chunk]:
     """The vectors of a word2vec (text or binary), GloVe or fastText file, gzipped or not.
 
-    Numbers are finite and words come once; anything else is an error that names the line or byte.
+    Raises an error that names the line or byte if a number is not finite or a word is repeated.
     """
     with opened(path) as file:
         head = file.read(HEAD)
@@ -37,7 +38,7 @@ def read_chunks(path: Path) -> Iterator[Chunk]:
             head += file.readline(LONGEST)
         if not head:
             raise FileError(f"{path}: the file is empty")
-        for beginning, what in STRANGERS.items():
+        for beginning, what in OTHER_FORMATS.items():
             if head.startswith(beginning):
                 raise FileError(f"{path}: not a file of word vectors, but {what}")
         sizes = header(head.partition(b"\n")[0])
@@ -52,8 +53,8 @@ def read_chunks(path: Path) -> Iterator[Chunk]:
 def _is_binary(head: bytes, width: int) -> bool:
     """Whether raw numbers follow the header line.
 
-    Not if the line behind it reads as text; and then if there are control characters, which no
-    text has, or bytes that are no text while the first word is.
+    False if the next line is valid text; otherwise True if there are control characters, or if
+    the first word is UTF-8 and the rest is not.
     """
     body = head.partition(b"\n")[2]
     fields = body.partition(b"\n")[0].rstrip(b" \r").split(b" ")
@@ -66,7 +67,7 @@ def _is_binary(head: bytes, width: int) -> bool:
 
 
 def _is_text(data: bytes) -> bool:
-    """Whether this is UTF-8, but perhaps for a character that is cut off at the end."""
+    """Whether this is UTF-8, except for a character cut off at the end."""
     try:
         data.decode()
     except UnicodeDecodeError as error:

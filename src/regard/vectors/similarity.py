@@ -1,4 +1,4 @@
-"""How alike two sentences are, and which pairs of their words make them so."""
+"""The similarity of two sentences, and the contribution of each pair of words."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from regard.vectors.vectors import Vectors
 from regard.vectors.words import words_of
 
 Side = Any
-"""A text or a list of words; or words and one vector for each, as a pair."""
+"""A text or a list of words; or a pair of words and vectors."""
 
 
 class PairPart(NamedTuple):
-    """A word of either sentence, and what this pair adds to the similarity."""
+    """A word of either sentence, and the pair's contribution to the similarity."""
 
     a: str
     b: str
@@ -29,41 +29,41 @@ class PairPart(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Similarity:
-    """The cosine between two averages of vectors, taken apart into pairs of words.
+    """The cosine between two averaged vectors, as a sum over pairs of words.
 
-    Prints as a table of the pairs that count most.
+    Prints as a table of the largest contributions.
     """
 
     a: tuple[str, ...]
     b: tuple[str, ...]
     parts: NDArray[np.float64]
-    """What each pair adds ``(a, b)``: x·y / (n m |mean x| |mean y|)."""
+    """The contribution of each pair ``(a, b)``: x·y / (n m |mean x| |mean y|)."""
     skipped: tuple[str, ...] = ()
-    """Words of either side that have no vector and were left out."""
+    """Words without a vector, which were left out."""
 
     @property
     def value(self) -> float:
-        """The similarity: the parts added up."""
+        """The similarity: the sum of the parts."""
         return math.fsum(self.parts.flat)
 
     @property
     def a_shares(self) -> list[tuple[str, float]]:
-        """What each word of a adds, in the order of the sentence."""
+        """The contribution of each word of a, in order."""
         return [(word, math.fsum(row)) for word, row in zip(self.a, self.parts, strict=True)]
 
     @property
     def b_shares(self) -> list[tuple[str, float]]:
-        """What each word of b adds, in the order of the sentence."""
+        """The contribution of each word of b, in order."""
         return [(word, math.fsum(row)) for word, row in zip(self.b, self.parts.T, strict=True)]
 
     def top(self, n: int = 10) -> list[PairPart]:
-        """The n pairs that add or take away most, the largest first; all, if there are fewer."""
+        """The n pairs with the largest absolute contributions."""
         order = np.argsort(-np.abs(self.parts), axis=None, kind="stable")[:n]
         places = zip(*np.unravel_index(order, self.parts.shape), strict=True)
         return [PairPart(self.a[i], self.b[j], float(self.parts[i, j])) for i, j in places]
 
     def to_data(self) -> dict[str, Any]:
-        """All of it as plain data."""
+        """All fields as plain data."""
         return {
             "similarity": self.value,
             "a": list(self.a),
@@ -92,15 +92,15 @@ class Similarity:
 def similar(
     a: Side, b: Side, vectors: Vectors | None = None, *, unknown: str = "skip"
 ) -> Similarity:
-    """How alike two sentences are, by the cosine between the averages of their vectors.
+    """The cosine between the averaged vectors of two sentences, split by pairs of words.
 
-    The product of two averages is the average of all products, so the cosine is a sum with one
-    part for each pair of words.
+    The dot product of two averages is the average of all dot products, so the cosine is a sum over
+    pairs of words.
 
     Args:
         a, b: with `vectors`, texts or lists of words. Without, pairs of words and vectors, one row
-            for each word, wherever they come from: contextual vectors, for instance.
-        unknown: what is done about words without a vector, as in `Vectors.lookup`.
+            for each word, such as contextual vectors.
+        unknown: how to treat words without a vector, as in `Vectors.lookup`.
 
     >>> v = Vectors(["cat", "dog", "car", "the"], [[2.0, 0.0], [2.0, 1.0], [-1.0, 2.0], [0.5, 0.5]])
     >>> print(similar("the cat", "the dog", v))
@@ -125,7 +125,7 @@ def similar(
     lengths = [float(np.linalg.norm(rows.mean(0))) for rows in (x, y)]
     for name, length in zip("ab", lengths, strict=True):
         if length == 0:
-            raise OptionError(f"similar: the vectors of {name} add up to zero, which has no angle")
+            raise OptionError(f"similar: the vectors of {name} sum to zero, which has no direction")
     parts = (x @ y.T) / (len(x) * len(y) * lengths[0] * lengths[1])
     return Similarity(tuple(left), tuple(right), parts, tuple(dict.fromkeys(skipped)))
 
@@ -145,7 +145,7 @@ def _looked_up(
 
 
 def _given(name: str, side: Side) -> tuple[list[str], NDArray[np.float64]]:
-    """Words and vectors that come as a pair."""
+    """The words and vectors of a given pair, checked."""
     if isinstance(side, str) or not isinstance(side, Sequence) or len(side) != 2:
         raise OptionError(
             f"similar: {name} is {_brief(side)}; give vectors=…, or pairs of words and vectors"

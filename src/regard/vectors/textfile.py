@@ -1,8 +1,7 @@
 """Word vectors as text: a word and its numbers on each line, as word2vec, GloVe and fastText write.
 
-word2vec and fastText begin with a line that counts words and numbers; GloVe does not. Both are
-recognised. A file may be gzipped. Fields are separated by one space each; a word may have spaces
-in it, as some of GloVe's have.
+word2vec and fastText begin with a header line of the number of words and the width; GloVe does not.
+Fields are separated by single spaces; a word may contain spaces, as some of GloVe's do.
 """
 
 from __future__ import annotations
@@ -22,20 +21,19 @@ from regard.vectors.chunk import Chunk
 from regard.vectors.opening import opened
 
 BLOCK = 2**22
-"""How many bytes are read at once."""
+"""Bytes that are read at once."""
 LONGEST = 2**26
-"""Bytes of a line; longer ones are not of a file of word vectors."""
+"""Maximum bytes of a line."""
 FIRST = 10
-"""Lines that tell how many numbers there are, where no header does."""
+"""Lines that decide the width if there is no header."""
 MARK = "\ufeff".encode()
-"""What some programs put at the beginning of a text."""
+"""The byte order mark."""
 
 
 def read_words(path: str | Path, words: Iterable[str]) -> dict[str, NDArray[np.float32]]:
-    """The vectors of these words; the file is read only until all of them are found.
+    """The vectors of these words; reading stops when all are found.
 
-    A word that the file has only in lower case is found there. Words without a vector are left
-    out.
+    A word is looked up as it is, and then in lower case. Words without a vector are left out.
     """
     wanted = dict.fromkeys(words)
     missing = wanted.keys() | {word.lower() for word in wanted}
@@ -53,7 +51,7 @@ def read_words(path: str | Path, words: Iterable[str]) -> dict[str, NDArray[np.f
 
 
 def text_chunks(path: Path, file: BufferedIOBase, head: bytes) -> Iterator[Chunk]:
-    """The vectors in a text of which `head` has been read already."""
+    """The vectors of a text file whose `head` has been read already."""
     rest, number, rows = head.removeprefix(MARK), 1, 0
     counted: int | None = None
     width: int | None = None
@@ -89,7 +87,7 @@ def text_chunks(path: Path, file: BufferedIOBase, head: bytes) -> Iterator[Chunk
 
 
 def _chunk(path: Path, lines: list[bytes], first: int, width: int) -> Chunk:
-    """The words and numbers of these lines; numpy reads the numbers of all lines at once."""
+    """The words and numbers of these lines; numpy parses all numbers at once."""
     words, values, places = [], [], []
     for number, line in enumerate(lines, first):
         line = line.rstrip(b" \r")
@@ -116,9 +114,9 @@ def _chunk(path: Path, lines: list[bytes], first: int, width: int) -> Chunk:
 
 
 def _matrix(rows: list[bytes], width: int) -> Float32[np.ndarray, "rows width"] | None:
-    """The numbers in these rows; None if they are not all numbers, so many in each."""
+    """The numbers in these rows; None if they are not `width` numbers each."""
     try:
-        # Latin-1 has a letter for every byte; none but ASCII's belongs to a number.
+        # Latin-1 decodes every byte; numbers are ASCII.
         numbers = np.loadtxt(rows, np.float32, comments=None, delimiter=" ", encoding="latin-1")
         return numbers.reshape(len(rows), width)
     except ValueError:
@@ -133,7 +131,7 @@ def _decoded(path: Path, words: list[bytes], places: list[int]) -> list[str]:
 
 
 def _usual_width(lines: list[bytes]) -> int:
-    """How many numbers most of the first lines end with; in doubt, as many as the first."""
+    """The most frequent number of numbers at the end of the first lines."""
     widths = []
     for line in lines[:FIRST]:
         fields = line.rstrip(b" \r").split(b" ")
@@ -146,7 +144,7 @@ def _usual_width(lines: list[bytes]) -> int:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str, list[bytes]]]:
-    """Line number, word and the fields behind it, of lines that all have as many fields."""
+    """Line number, word and numeric fields of each line; all have the same width."""
     width: int | None = None
     with opened(path) as file:
         for number, line in enumerate(file, 1):
@@ -165,7 +163,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str, list[bytes]]]:
 
 
 def header(line: bytes) -> tuple[int, int] | None:
-    """How many words and numbers a first line counts, if it does."""
+    """The number of words and the width in a header line; None if it is not one."""
     fields = line.rstrip(b" \r").split(b" ")
     if len(fields) == 2 and all(field.isdigit() and len(field) < 16 for field in fields):
         return int(fields[0]), int(fields[1])
@@ -173,7 +171,7 @@ def header(line: bytes) -> tuple[int, int] | None:
 
 
 def _split(path: Path, number: int, line: bytes, width: int) -> list[bytes]:
-    """The fields of a line: the last `width` of them are numbers, and the one before is none."""
+    """The fields of a line, checked: only the last `width` are numbers."""
     _text(path, number, line)
     fields = line.split(b" ")
     if width < 1 or len(fields) < width + 1:
@@ -196,7 +194,7 @@ def _text(path: Path, number: int, word: bytes) -> str:
 
 
 def is_number(text: bytes) -> bool:
-    """Whether this is a number as programs write it; Python also takes ``1_0`` for one."""
+    """Whether this is a number; unlike Python, ``1_0`` is none."""
     try:
         float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Static word vectors: one vector for each word, whatever stands around it."""
+"""Static word vectors: one vector per word, whatever its context."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from regard.vectors.words import nearest_spelling, words_of
 from regard.vectors.writing import write_vectors
 
 UNKNOWN = ("error", "skip", "zero", "mean")
-"""What to do about a word that has no vector."""
+"""Options for words without a vector."""
 BLOCK = 2**14
-"""How many rows are worked on at once."""
+"""Rows that are normalised at once."""
 
 
 class Neighbour(NamedTuple):
-    """A word, and the cosine of the angle between its vector and the one asked for."""
+    """A word, and the cosine of its vector with the query's."""
 
     word: str
     similarity: float
 
 
 class Match(NamedTuple):
-    """A text that was searched, its number, and the cosine of its vector and the query's."""
+    """A text, its number, and the cosine of its vector with the query's."""
 
     text: str
     number: int
@@ -40,9 +40,9 @@ class Match(NamedTuple):
 
 
 class Vectors:
-    """Words and their vectors, by `load` from a file, by `train` from sentences, or as given.
+    """Words and their vectors: given, loaded from a file, or trained on sentences.
 
-    A word is looked for as it stands, and then in lower case.
+    A word is looked up as it is, and then in lower case.
 
     >>> v = Vectors(["cat", "dog", "car"], [[1.0, 0.2], [0.9, 0.3], [-0.2, 1.0]])
     >>> v["Cat"]
@@ -54,10 +54,10 @@ class Vectors:
     words: list[str]
     """In the order of the file, or the most frequent first."""
     matrix: NDArray[np.float32]
-    """One row for each word ``(words, width)``; not to be written to."""
+    """One row for each word ``(words, width)``; read-only."""
 
     def __init__(self, words: Iterable[str], matrix: Any) -> None:
-        """These words, with one row of the matrix for each."""
+        """Vectors of these words, one row of the matrix for each."""
         self.words = words_of(list(words), "Vectors")
         try:
             rows = np.array(matrix, np.float32)
@@ -70,7 +70,7 @@ class Vectors:
             )
         if len(self._rows) != len(self.words):
             word = next(word for i, word in enumerate(self.words) if self._rows[word] != i)
-            raise OptionError(f"Vectors: {word!r} is there twice; give every word one row")
+            raise OptionError(f"Vectors: {word!r} is repeated; give every word one row")
         finite = np.isfinite(rows).all(1)
         if not finite.all():
             word = self.words[int(finite.argmin())]
@@ -82,9 +82,9 @@ class Vectors:
     def load(cls, path: str | Path, *, cache: bool = True) -> Vectors:
         """The vectors of a file: word2vec (text or binary), GloVe or fastText's .vec, or gzipped.
 
-        What it is shows in its content. A file of more than a megabyte is kept, once read, in a
-        form that is memory-mapped the next time (``.name.regard`` beside it, or in the user's
-        folder for caches), and read again if it was changed; not with ``cache=False``.
+        The format is recognised by content. A file of more than a megabyte gets a memory-mapped
+        cache (``.name.regard`` beside it, or in the user's cache folder), which is rebuilt when the
+        file changes; not with ``cache=False``.
         """
         path = Path(path)
         source = fingerprint(path) if cache else None
@@ -130,13 +130,13 @@ class Vectors:
     def save(self, path: str | Path) -> None:
         """Write the vectors: word2vec's text for .txt and .vec, its binary for .bin; also .gz.
 
-        Texts hold every number exactly. Nothing is left half-written.
+        Text files hold every number exactly. Files are replaced atomically.
         """
         write_vectors(Path(path), self.words, self.matrix)
 
     @property
     def width(self) -> int:
-        """How many numbers a vector has."""
+        """The dimension of the vectors."""
         return int(self.matrix.shape[1])
 
     def __len__(self) -> int:
@@ -157,9 +157,9 @@ class Vectors:
     def lookup(
         self, words: str | Iterable[str], unknown: str = "error"
     ) -> Float32[np.ndarray, "words width"]:
-        """One row for each of these words, or for each of a text's.
+        """The vectors of these words, or of the words of a text, one row each.
 
-        A word without a vector is an error, is left out (``"skip"``), or has zeros (``"zero"``) or
+        A word without a vector is an error, is left out (``"skip"``), or gets zeros (``"zero"``) or
         the mean of all vectors (``"mean"``).
         """
         return self._lookup(words_of(words, "Vectors.lookup"), unknown, "Vectors.lookup")
@@ -167,14 +167,13 @@ class Vectors:
     def sentence(
         self, words: str | Iterable[str], unknown: str = "skip"
     ) -> Float32[np.ndarray, "width"]:
-        """The average of the vectors of these words, or of a text's.
+        """The average of the vectors of these words, or of the words of a text.
 
-        `skipped` tells which of them have none; `unknown` what then counts for them, as in
-        `lookup`.
+        `unknown` as in `lookup`; `skipped` lists words without a vector.
         """
         words = words_of(words, "Vectors.sentence")
         if not words:
-            raise OptionError("Vectors.sentence: there are no words, and so no average of them")
+            raise OptionError("Vectors.sentence: there are no words to average")
         rows = self._lookup(words, unknown, "Vectors.sentence")
         if not len(rows):
             some = ", ".join(map(repr, words[:5])) + (", …" if len(words) > 5 else "")
@@ -182,22 +181,20 @@ class Vectors:
         return _average(rows)
 
     def skipped(self, words: str | Iterable[str]) -> list[str]:
-        """Those of the words that have no vector, each once."""
+        """The words without a vector, each once."""
         return [
             word for word in dict.fromkeys(words_of(words, "Vectors.skipped")) if word not in self
         ]
 
     def nearest(self, word: Any, n: int = 10) -> list[Neighbour]:
-        """The n words whose vectors have the largest cosine with that of this word, or with a
-        vector ``(width,)``. The word itself is not among them.
-        """
+        """The n nearest words to a word, or to a vector ``(width,)``, by cosine."""
         if isinstance(word, str):
             row = self._known(word)
             return self._nearest(self.matrix[row], n, "nearest", {row})
         return self._nearest(self._vector(word), n, "nearest", set())
 
     def analogy(self, a: str, b: str, c: str, n: int = 10) -> list[Neighbour]:
-        """The n words nearest to a − b + c, of vectors brought to length 1, these three left out.
+        """The n words nearest to a − b + c, of unit vectors, without these three.
 
         ``analogy("king", "man", "woman")``: what is to woman as king is to man? (Mikolov, Yih and
         Zweig 2013, https://aclanthology.org/N13-1090)
@@ -211,11 +208,10 @@ class Vectors:
         return float(_unit(self.matrix[self._known(a)]) @ _unit(self.matrix[self._known(b)]))
 
     def search(self, query: str, texts: Iterable[str], n: int = 10) -> list[Match]:
-        """The n texts whose averaged vectors have the largest cosine with that of the query.
+        """The n texts whose averaged vectors have the largest cosine with the query's.
 
-        What is common to all words is subtracted first, or every text would resemble every other
-        (Mu and Viswanath, "All-but-the-Top", 2018). Words without a vector do not count; a text
-        that has no other is not found.
+        The mean of all vectors is subtracted first, as every text would resemble every other
+        otherwise (Mu and Viswanath, "All-but-the-Top", 2018). Words without a vector are ignored.
 
         >>> v = Vectors(["cat", "dog", "car"], [[1.0, 0.2], [0.9, 0.3], [-0.2, 1.0]])
         >>> v.search("dog", ["the car", "my cat", "?"], n=1)
@@ -241,7 +237,7 @@ class Vectors:
 
     @classmethod
     def _of(cls, words: list[str], matrix: NDArray[np.float32]) -> Vectors:
-        """What is known to be sound."""
+        """Vectors from checked words and rows."""
         made = cls.__new__(cls)
         matrix.flags.writeable = False
         made.words, made.matrix = words, matrix
@@ -252,22 +248,22 @@ class Vectors:
         return dict(zip(self.words, range(len(self.words)), strict=True))
 
     @cached_property
-    def _shrinking(self) -> Float32[np.ndarray, "words"]:
-        """What brings each vector to length 1; 0 for zeros."""
+    def _inverse_norms(self) -> Float32[np.ndarray, "words"]:
+        """The inverse norm of each vector; 0 for zeros."""
         lengths = np.empty(len(self), np.float64)
         for start in range(0, len(self), BLOCK):
             block = self.matrix[start : start + BLOCK].astype(np.float64)
             lengths[start : start + BLOCK] = np.linalg.norm(block, axis=1)
-        shrinking = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-        return shrinking.astype(np.float32)
+        inverse = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
+        return inverse.astype(np.float32)
 
     def _row(self, word: str) -> int | None:
         return self._rows.get(word, self._rows.get(word.lower()))
 
     def _known(self, word: str) -> int:
-        """The row of a word, or an error that offers another spelling."""
+        """The row of a word; raises with the nearest spelling if it has none."""
         if not isinstance(word, str):
-            raise OptionError(f"Vectors: {word!r} is asked for, expected a word")
+            raise OptionError(f"Vectors: got {word!r}, expected a word")
         row = self._row(word)
         if row is None:
             near = nearest_spelling(word, self.words)
@@ -315,14 +311,14 @@ class Vectors:
         if n < 1:
             raise OptionError(f"Vectors.{caller}: n={n}, expected 1 or more")
         if not vector.any():
-            raise OptionError(f"Vectors.{caller}: the vector is zero, and so near to no word")
-        cosines = (self.matrix @ _unit(vector).astype(np.float32)) * self._shrinking
+            raise OptionError(f"Vectors.{caller}: the vector is zero, which has no direction")
+        cosines = (self.matrix @ _unit(vector).astype(np.float32)) * self._inverse_norms
         cosines[list(without)] = -np.inf
         n = min(n, len(self) - len(without))
         if n == 0:
             return []
         least = np.partition(cosines, len(self) - n)[len(self) - n]
-        best = np.flatnonzero(cosines >= least)  # more than n, if some are as near as the last
+        best = np.flatnonzero(cosines >= least)  # more than n, if there are ties
         best = best[np.argsort(-cosines[best], kind="stable")][:n]
         return [Neighbour(self.words[row], float(cosines[row])) for row in best]
 
@@ -333,7 +329,7 @@ def _average(rows: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _unit(vector: NDArray[Any]) -> NDArray[np.float64]:
-    """The vector brought to length 1; zeros stay zeros."""
+    """The vector normalised to length 1; zeros stay zeros."""
     wide: NDArray[np.float64] = vector.astype(np.float64)
     length = np.linalg.norm(wide)
     return wide / length if length > 0 else wide

@@ -1,4 +1,4 @@
-"""Words of a text, and what to say of a word that has no vector."""
+"""The words of a text, and the nearest spelling of an unknown word."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from difflib import SequenceMatcher
 from regard.errors import OptionError
 
 ALIKE = 0.6
-"""How alike two spellings must be, from 0 to 1, for one to be offered for the other."""
+"""Minimum similarity of spellings, from 0 to 1."""
 CANDIDATES = 2000
-"""How many spellings are compared at most."""
+"""Maximum number of spellings to compare."""
 
 
 def words_of(text: str | Iterable[str], caller: str) -> list[str]:
-    """The words of a text, and its punctuation marks; of a list of words, those.
+    """The words and punctuation marks of a text; a list of words is returned as it is.
 
     >>> words_of("He didn't hit it.", "sentence")
     ['He', "didn't", 'hit', 'it', '.']
@@ -30,9 +30,9 @@ def words_of(text: str | Iterable[str], caller: str) -> list[str]:
 
 
 def nearest_spelling(word: str, known: Sequence[str]) -> str | None:
-    """The known word that is spelled most alike, the first of several; None if none is close.
+    """The known word with the most similar spelling; None if none is similar.
 
-    Known words are compared if they are about as long and begin or end alike.
+    Only words of similar length that begin or end alike are compared.
 
     >>> nearest_spelling("kitchn", ["the", "kitten", "kitchen"])
     'kitchen'

@@ -1,25 +1,26 @@
-"""Word vectors written to a file, whole or not at all."""
+"""Writing of word vectors, atomically."""
 
 from __future__ import annotations
 
 import gzip
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import FileError, OptionError
-from regard.files import replacing
+from regard.files import replacing, why
 from regard.vectors.textfile import is_number
 
 ROWS = 2**12
-"""How many rows are written at once."""
+"""Rows that are written at once."""
 
 
 def check_path(path: Path) -> None:
-    """Raise if no vectors can be written to this path, before they are there."""
+    """Raise if vectors cannot be written to this path."""
     _form(path)
     if not path.parent.is_dir():
         raise FileError(f"Vectors.save: cannot write {path}: No such file or directory")
@@ -28,20 +29,21 @@ def check_path(path: Path) -> None:
 
 
 def write_vectors(path: Path, words: list[str], matrix: NDArray[np.float32]) -> None:
-    """Write words and rows in the form that the path's ending asks for."""
+    """Write words and rows in the format of the path's suffix."""
     binary, packs = _form(path)
     for word in words:
         _check(word, binary)
-    with replacing(path, "Vectors.save") as raw:
-        if packs:
-            with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-                packed.writelines(_parts(words, matrix, binary))
-        else:
-            raw.writelines(_parts(words, matrix, binary))
+    try:
+        with replacing(path) as temporary, temporary.open("wb") as raw:
+            packed = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if packs else nullcontext(raw)
+            with packed as file:
+                file.writelines(_parts(words, matrix, binary))
+    except OSError as error:
+        raise FileError(f"Vectors.save: cannot write {path}: {why(error)}") from None
 
 
 def _form(path: Path) -> tuple[bool, bool]:
-    """Whether the path's ending asks for numbers in binary, and whether for gzip."""
+    """Whether the suffix of the path means binary, and whether gzip."""
     packs = path.suffix.lower() == ".gz"
     ending = (path.with_suffix("") if packs else path).suffix.lower()
     if ending not in (".txt", ".vec", ".bin"):
@@ -53,7 +55,7 @@ def _form(path: Path) -> tuple[bool, bool]:
 
 
 def _parts(words: list[str], matrix: NDArray[np.float32], binary: bool) -> Iterator[bytes]:
-    """The file in pieces: a header line that counts words and numbers, and then the words."""
+    """The file in pieces: a header line with the number of words and the width, then the words."""
     yield f"{len(words)} {matrix.shape[1]}\n".encode()
     for start in range(0, len(words), ROWS):
         some, rows = words[start : start + ROWS], matrix[start : start + ROWS]
@@ -72,7 +74,7 @@ def _parts(words: list[str], matrix: NDArray[np.float32], binary: bool) -> Itera
 
 
 def _check(word: str, binary: bool) -> None:
-    """Raise if this word would be read as something else."""
+    """Raise if this word would not be read back as it is."""
     if binary:
         wrong = " " in word or word.startswith("\n")
     else:
