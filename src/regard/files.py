@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from regard.errors import FileError, OptionError
 
@@ -39,25 +38,27 @@ def write_bytes(
         raise FileError(
             f"{caller}: cannot write {target}: the text has characters that are not Unicode"
         ) from None
-    with replacing(target, caller) as file:
-        file.write(content)
+    try:
+        with replacing(target) as temporary:
+            temporary.write_bytes(content)
+    except OSError as error:
+        raise FileError(f"{caller}: cannot write {target}: {why(error)}") from None
 
 
 @contextmanager
-def replacing(path: Path, caller: str) -> Iterator[BinaryIO]:
-    """A temporary file that is renamed to `path` at the end, and removed if anything fails."""
-    temporary = None
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary file that is synced and renamed to `path` at the end; removed on any error."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    temporary = Path(name)
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            yield file
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
         make_usual(temporary)
         os.replace(temporary, path)
-    except BaseException as error:
-        if temporary is not None:
-            os.unlink(temporary)
-        if isinstance(error, OSError):
-            raise FileError(f"{caller}: cannot write {path}: {why(error)}") from None
+    except BaseException:
+        temporary.unlink(missing_ok=True)
         raise
 
 

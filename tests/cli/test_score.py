@@ -126,7 +126,7 @@ def test_lines_that_are_cut_into_words_are_noticed(
     files = ("--hypothesis=cut.de", "--reference=cut.de")
     found = run(*files)
     assert found.out.startswith("BLEU = 100.00")
-    assert found.err.startswith("regard: most lines of cut.de end in ' .', as if they were cut int")
+    assert found.err.startswith("regard: most lines of cut.de end in ' .', as if they were tokenis")
     assert found.err.count("\n") == 1
     assert run(*files, "--tokenize=none").err == ""
     assert not caplog.records

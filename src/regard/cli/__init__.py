@@ -1,4 +1,4 @@
-"""The command line: one file per verb."""
+"""The command line: one module per command."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import signal
 
 
 def main() -> None:
-    """Run the program `regard`; Ctrl-C ends it in one line, also while it is being imported."""
-    heeds = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if heeds:  # what is started in the background ignores it
+    """Run the program `regard`; Ctrl-C prints one line, even during imports."""
+    default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if default:  # a background process ignores it
         signal.signal(signal.SIGINT, _stop)
     from regard.cli.program import prepared, run
 
     app = prepared()
-    if heeds:
+    if default:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     run(app)
 

@@ -1,20 +1,20 @@
-"""``regard compare``: one word in two sentences, and where its vectors part."""
+"""``regard compare``: one word in two sentences, layer by layer."""
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 from regard.cli.options import Json, Model
+from regard.cli.output import print_json
 from regard.models import POCKET
 
 
 def compare(
     word: Annotated[str, typer.Argument(help="The word; bat#2 is the second bat.")],
     one: Annotated[str, typer.Argument(help="A text that has it.")],
-    other: Annotated[str, typer.Argument(help="Another.")],
+    other: Annotated[str, typer.Argument(help="Another text that has it.")],
     model: Model = POCKET,
     json_: Json = False,
 ) -> None:
@@ -22,4 +22,7 @@ def compare(
     from regard.lens import Lens
 
     found = Lens.open(model).compare(one, other, word)
-    print(json.dumps(found.to_data(), ensure_ascii=False) if json_ else found)
+    if json_:
+        print_json(found.to_data())
+    else:
+        print(found)

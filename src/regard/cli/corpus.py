@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Annotated
 import typer
 
 from regard.challenge import KINDS, SPLITS, Pair, generate, size
+from regard.cli.output import note
 from regard.errors import OptionError
 from regard.files import write_text
 
@@ -22,16 +22,16 @@ def corpus(
         str, typer.Option(help="reference, senses, both of them, or cues: more senses, to train.")
     ] = "reference",
     split: Annotated[str, typer.Option(help="train or test.")] = "train",
-    n: Annotated[int, typer.Option("-n", help="How many pairs; of both together.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Another seed, other pairs.")] = 0,
+    n: Annotated[int, typer.Option("-n", help="Number of pairs, in all.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     out: Annotated[
-        Path | None, typer.Option(help="Write here: .tsv or .txt, with --json .jsonl.")
+        Path | None, typer.Option(help="Output file: .tsv or .txt; .jsonl with --json.")
     ] = None,
     json_: Annotated[
-        bool, typer.Option("--json", help="One JSON object a line, with all that a pair knows.")
+        bool, typer.Option("--json", help="Print JSON lines, with every field of a pair.")
     ] = False,
 ) -> None:
-    """English and German sentences, a tab between them, in which a word must be understood."""
+    """English and German sentences, separated by a tab, with an ambiguous word each."""
     pairs = _pairs(kind, split, n, seed)
     lines = map(_json if json_ else _tsv, pairs)
     if out is None:
@@ -42,11 +42,11 @@ def corpus(
     write_text(
         out, dict.fromkeys(endings, lambda: "".join(f"{line}\n" for line in lines)), "corpus"
     )
-    print(f"regard: wrote {out}", file=sys.stderr)
+    note(f"wrote {out}")
 
 
 def _pairs(kind: str, split: str, n: int, seed: int) -> Iterator[Pair]:
-    """The pairs asked for; of both by turns."""
+    """The pairs of a kind; of both kinds in turn."""
     for option, value, known in (("--kind", kind, (*KINDS, "both")), ("--split", split, SPLITS)):
         if value not in known:
             raise OptionError(

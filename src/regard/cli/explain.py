@@ -1,20 +1,28 @@
-"""``regard explain``: what a word of a text looks at, and whether it matters."""
+"""``regard explain``: what a word of a text attends to, and whether it matters."""
 
 from __future__ import annotations
 
 import json
 import math
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, track
+from rich.progress import track
 
-from regard.cli.options import Json, Model, Out, Ray, Workers, check_endings, refuse_alone
+from regard.cli.options import (
+    ROWS_ONLY,
+    Json,
+    Model,
+    Out,
+    Ray,
+    Workers,
+    check_endings,
+    refuse,
+)
+from regard.cli.output import note, print_json, progress_bar
 from regard.errors import FileError, OptionError, WordError
 from regard.models import POCKET
 
@@ -26,49 +34,52 @@ if TYPE_CHECKING:
 BAR = 32
 """Characters of the longest bar."""
 LONG, SHOWN = 100, 20
-"""Of texts with more words than the first, only this many are shown unless asked for more."""
+"""Words above which a text counts as long, and the default of --top for a long text."""
 
 
 def explain(
-    text: Annotated[str | None, typer.Argument(help="The text to look into.")] = None,
+    text: Annotated[str | None, typer.Argument(help="The text.")] = None,
     word: Annotated[
         str | None,
-        typer.Option(help="Which word looks, of the text or written; it#2 is the second it."),
+        typer.Option(help="The attending word, of the text or the output; it#2 is the second it."),
     ] = None,
     model: Model = POCKET,
     method: Annotated[
-        str | None, typer.Option(help="Only this one: attention, norm, rollout or knockout.")
+        str | None, typer.Option(help="Only this method: attention, norm, rollout or knockout.")
     ] = None,
     layer: Annotated[int | None, typer.Option(help="Only this layer, from 0.")] = None,
     head: Annotated[int | None, typer.Option(help="Only this head, from 0.")] = None,
     top: Annotated[
-        int | None, typer.Option(help="Show only so many words; all of a short text.")
+        int | None, typer.Option(help="Number of words to show. [all of a short text]")
     ] = None,
     tokens: Annotated[
-        bool, typer.Option("--tokens", help="Take every subword for a word of its own.")
+        bool, typer.Option("--tokens", help="Treat every subword as a word.")
     ] = False,
-    file: Annotated[Path | None, typer.Option(help="Read a (long) text from a file.")] = None,
+    file: Annotated[Path | None, typer.Option(help="Read the text from a file.")] = None,
     jsonl: Annotated[
         Path | None,
-        typer.Option(help="Many: JSON lines with text and word, or Parquet. Writes JSON lines."),
+        typer.Option(help="Many texts: JSON lines with text and word, or Parquet. Prints JSON."),
     ] = None,
     out: Out = None,
     workers: Workers = None,
     ray: Ray = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page that needs nothing else.")] = None,
-    svg: Annotated[Path | None, typer.Option(help="Write a picture.")] = None,
-    png: Annotated[Path | None, typer.Option(help="Write a picture.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a self-contained page.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write the figure.")] = None,
+    png: Annotated[Path | None, typer.Option(help="Write the figure.")] = None,
     json_: Json = False,
 ) -> None:
-    """What a word looks at, four ways; without --word, a summary of the whole text."""
+    """What a word attends to, by four measures; without --word, a summary of the text."""
     if sum(one is not None for one in (text, file, jsonl)) != 1:
         raise OptionError("explain: give a text, or --file FILE, or --jsonl FILE")
     if top is not None and top < 1:
         raise OptionError(f"explain: --top {top}, expected 1 or more")
     chosen = {"--method": method, "--layer": layer, "--head": head, "--top": top}
     pictures = {"--html": html, "--svg": svg, "--png": png}
-    _refuse("--json", chosen if json_ else {})
-    _refuse("--jsonl", {**chosen, **pictures} if jsonl is not None else {})
+    if json_:
+        refuse("explain", chosen, "does not go with --json, which has every number")
+    if jsonl is not None:
+        reason = "does not go with --jsonl, which has every number"
+        refuse("explain", {**chosen, **pictures}, reason)
     check_endings("explain", html=html, svg=svg, png=png)
     from regard.cli.volume import answer_all
     from regard.lens import Lens
@@ -83,7 +94,7 @@ def explain(
     if jsonl is not None and out is not None:
         answer_all(Job("explain", str(jsonl), str(out), model, word), workers, ray)
         return
-    refuse_alone("explain", out=out, workers=workers, ray=ray)
+    refuse("explain", {"--out": out, "--workers": workers, "--ray": ray}, ROWS_ONLY)
     if jsonl is not None:
         _many(Lens.open(model), jsonl, word, tokens)
         return
@@ -93,7 +104,7 @@ def explain(
     if word is None:
         _summary(lens, text or "", tokens, top, json_, [html, svg, png, method, layer, head])
         return
-    with _waiting() as progress:
+    with progress_bar("cutting links") as progress:
         found = lens.explain(text or "", word, tokens=tokens, progress=progress)
     if top is None and len(found.names) > LONG:
         top = SHOWN
@@ -109,22 +120,6 @@ def explain(
     _pictures(found, html, svg, png)
 
 
-@contextmanager
-def _waiting() -> Iterator[Callable[[int, int], None]]:
-    """A progress line at a terminal, removed at the end."""
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("cutting links", total=None, visible=False)
-        yield lambda done, of: bar.update(task, completed=done, total=of, visible=True)
-
-
-def _refuse(option: str, others: Mapping[str, object]) -> None:
-    """An error for options that would not be heard beside another."""
-    for name, value in others.items():
-        if value is not None:
-            raise OptionError(f"explain: {name} does not go with {option}, which has every number")
-
-
 def _summary(
     lens: Lens, text: str, tokens: bool, top: int | None, json_: bool, needs: list[object]
 ) -> None:
@@ -132,14 +127,14 @@ def _summary(
         raise OptionError("explain: --word is missing: which word of the text looks?")
     found = lens.summary(text, tokens=tokens)
     if json_:
-        print(json.dumps(found.to_data(), ensure_ascii=False))
+        print_json(found.to_data())
     else:
         print(found if top is None else found.table(top))
         print("\nregard explain … --word WORD tells what one of the words looks at")
 
 
 def _many(lens: Lens, path: Path, word: str | None, tokens: bool) -> None:
-    """One JSON line for each line of the file; progress while the output goes elsewhere."""
+    """Print one line of JSON for each line of the file."""
     items = list(_items(path, word))
     console = Console(stderr=True)
     for number, said, which in track(
@@ -183,7 +178,7 @@ def _where(method: str, layer: int | None, head: int | None) -> str:
 
 
 def _bars(found: Explanation, values: torch.Tensor, top: int | None, title: str = "") -> str:
-    """A bar for each name, or for the highest words; none where nothing was cut."""
+    """A bar for each name, or for the top words; none where nothing was cut."""
     from regard.text.words import visible
 
     numbers = values.tolist()
@@ -209,4 +204,4 @@ def _pictures(found: Explanation, html: Path | None, svg: Path | None, png: Path
     for path, which in ((html, None), (svg, "explain"), (png, "explain")):
         if path is not None:
             found.view().save(path, which)
-            print(f"regard: wrote {path}", file=sys.stderr)
+            note(f"wrote {path}")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from regard.cli.output import note
 from regard.errors import FileError, OptionError
 
 FORMATS = ("ctranslate2", "regard-int8")
@@ -29,11 +29,11 @@ def export(
 
     if to == "ctranslate2":
         export_ctranslate2(Translator.load(model), output, quantization=quantization or "float32")
-        print(f"regard: wrote {output}; its README.md says how to use it", file=sys.stderr)
+        note(f"wrote {output}; its README.md says how to use it")
         return
     if quantization is not None:
         raise OptionError("export: --quantization goes with --to ctranslate2 only")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise FileError(f"export: {output} exists already; give a new folder as --out")
     Translator.load(model, precision="int8").save(output)
-    print(f"regard: wrote {output}; `regard translate --model {output}` uses it", file=sys.stderr)
+    note(f"wrote {output}; `regard translate --model {output}` uses it")

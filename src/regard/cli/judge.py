@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
 from regard.cli.options import Json, Model, check_endings
+from regard.cli.output import note, progress_bar
 from regard.models import POCKET
 
 
@@ -18,15 +16,13 @@ def judge(
     data: Annotated[
         str, typer.Option(help="reference, senses, or a file of JSON lines with text.")
     ] = "reference",
-    methods: Annotated[
-        str | None, typer.Option(help="Names of methods, with commas between. [all]")
-    ] = None,
+    methods: Annotated[str | None, typer.Option(help="Methods, separated by commas. [all]")] = None,
     model: Model = POCKET,
-    most: Annotated[int, typer.Option(min=1, help="Items, at most.")] = 100,
+    most: Annotated[int, typer.Option(min=1, help="Maximum number of items.")] = 100,
     json_: Json = False,
-    svg: Annotated[Path | None, typer.Option(help="Draw the curves to this file.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write the curves as a figure.")] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write JSON to this file; start again to resume.")
+        Path | None, typer.Option(help="Write JSON to this file; the same command resumes.")
     ] = None,
 ) -> None:
     """Explanation methods side by side, scored by what cutting links really does.
@@ -39,18 +35,9 @@ def judge(
     from regard.lens.judgement import judge as judged
 
     names = None if methods is None else [one.strip() for one in methods.split(",") if one.strip()]
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("judging", total=None)
-        found = judged(
-            data,
-            model=model,
-            methods=names,
-            most=most,
-            out=out,
-            progress=lambda done, of: bar.update(task, completed=done, total=of),
-        )
+    with progress_bar("judging") as progress:
+        found = judged(data, model=model, methods=names, most=most, out=out, progress=progress)
     print(found.to_json() if json_ else found)
     if svg is not None:
         found.picture().save(svg)
-        print(f"regard: wrote {svg}", file=sys.stderr)
+        note(f"wrote {svg}")

@@ -18,7 +18,7 @@ NAMES = ("x", "w_q", "w_k", "w_v", "w_o")
 
 
 def read_matrices(path: Path) -> dict[str, Any]:
-    """What the file gives of x, w_q, w_k, w_v, w_o and words, as arguments of `regard.steps`."""
+    """The matrices and words of a file, as arguments of `regard.steps`."""
     readers = {".json": _json, ".npz": _npz, ".csv": _csv}
     reader = readers.get(path.suffix.lower())
     if reader is None:
@@ -73,7 +73,7 @@ def _npz(path: Path) -> dict[str, Any]:
         raise FileError(f"{path}: {error}") from None
     except OSError:
         raise
-    except Exception as error:  # a damaged zip raises kinds of its own
+    except Exception as error:  # a damaged zip raises various types
         raise FileError(f"{path}: not an .npz file ({error})") from None
     if "words" in given:
         given["words"] = given["words"].tolist()

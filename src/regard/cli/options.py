@@ -1,7 +1,8 @@
-"""Options that several commands have."""
+"""Options and checks that several commands share."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -18,10 +19,12 @@ Workers = Annotated[
     int | None, typer.Option(help="Processes, or Ray workers, of one thread. [one per core]")
 ]
 Ray = Annotated[str | None, typer.Option(help="Run on a Ray cluster: its address, auto, or local.")]
+ROWS_ONLY = "needs both --jsonl FILE and --out FOLDER"
+"""The reason to refuse options for many rows."""
 
 
 def check_endings(command: str, **paths: Path | None) -> None:
-    """Raise if a file does not end in the name of its option."""
+    """Raise if the suffix of a file is not the name of its option."""
     for ending, path in paths.items():
         if path is not None and path.suffix.lower() != f".{ending}":
             raise OptionError(
@@ -29,8 +32,8 @@ def check_endings(command: str, **paths: Path | None) -> None:
             )
 
 
-def refuse_alone(command: str, **options: object) -> None:
-    """Raise if one of the options for many rows is given without them."""
+def refuse(command: str, options: Mapping[str, object], reason: str) -> None:
+    """Raise if one of these options is given."""
     for name, value in options.items():
         if value is not None:
-            raise OptionError(f"{command}: --{name} needs both --jsonl FILE and --out FOLDER")
+            raise OptionError(f"{command}: {name} {reason}")

@@ -1,4 +1,4 @@
-"""The program `regard`: its verbs, and how it ends when something is wrong."""
+"""The program `regard`: its commands, and its exit on errors."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ import typer
 from typer.exceptions import TyperException
 
 from regard import __version__
+from regard.cli.output import note
 from regard.errors import RegardError
 
 INTERRUPTED = 130
-"""The status of a program that was stopped from the keyboard."""
+"""Exit status after Ctrl+C."""
 VERBS = (
     "why", "explain", "embed", "compare", "steps", "train", "translate",
     "score", "judge", "export", "corpus", "serve", "vectors",
 )  # fmt: skip
-"""Each in a module of its name."""
+"""The commands, each in a module of its name."""
 HELP = """\
 regard: self-attention you can see through.
 
@@ -48,21 +49,21 @@ Translate
 
 Data
   corpus     English and German sentences with known answers
-  vectors    word vectors: train them, and ask what they know
+  vectors    word vectors: train them, and query them
 
-regard COMMAND --help tells the rest; regard --version."""
-ASKING = {"help_option_names": ["-h", "--help"]}
+regard COMMAND --help lists its options; regard --version."""
+HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
 def program(verbs: Iterable[str]) -> typer.Typer:
-    """The program with these verbs, whose modules are imported."""
+    """The program with these commands, whose modules are imported."""
     app = typer.Typer(
         name="regard",
         help="Self-attention you can see through.",
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        context_settings=ASKING,
+        context_settings=HELP_OPTIONS,
     )
     app.callback(invoke_without_command=True)(_root)
     for verb in verbs:
@@ -70,15 +71,13 @@ def program(verbs: Iterable[str]) -> typer.Typer:
         if hasattr(module, "app"):
             app.add_typer(module.app, name=verb)
         else:
-            app.command(context_settings=ASKING)(getattr(module, verb))
+            app.command(context_settings=HELP_OPTIONS)(getattr(module, verb))
     return app
 
 
 def _root(
     context: typer.Context,
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version of regard, and end.")
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     """Self-attention you can see through."""
     if version:
@@ -89,7 +88,7 @@ def _root(
 
 
 def prepared() -> typer.Typer:
-    """The program with the verb that was asked for, or with all; its streams can be written to."""
+    """The program with the command of `sys.argv`, or with all; repairs closed standard streams."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             _occupy(number)
@@ -97,19 +96,19 @@ def prepared() -> typer.Typer:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     if sys.argv[1:] in ([], ["-h"], ["--help"]):
-        return _helping()
+        return _help_only()
     asked = [verb for verb in VERBS if sys.argv[1:2] == [verb]]  # the others cost time to import
     if asked not in ([], ["corpus"]) and not {"-h", "--help"} & set(sys.argv):
         import_module("torch")  # which takes seconds, while Ctrl+C still ends the program at once
     return program(() if sys.argv[1:] == ["--version"] else asked or VERBS)
 
 
-def _helping() -> typer.Typer:
-    """A program that prints the help of all commands, without importing them."""
+def _help_only() -> typer.Typer:
+    """A program that prints the help without importing any command."""
     app = typer.Typer(add_completion=False, add_help_option=False)
 
     @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-    def tell() -> None:
+    def show() -> None:
         print(HELP)
 
     return app
@@ -123,10 +122,10 @@ def run(app: typer.Typer) -> None:
 
 
 def _occupy(number: int) -> None:
-    """Take the place of a stream that was closed before the program began.
+    """Open a placeholder for a standard stream that was closed before the program began.
 
-    The next file that is opened would have it otherwise. Of standard output there is a stream that
-    fails when it is written to; standard input stays None.
+    Otherwise the next opened file would get its number. Writing to the placeholder of standard
+    output fails; standard input stays None.
     """
     os.open(os.devnull, os.O_RDWR if number == 2 else os.O_RDONLY)
     if number:
@@ -137,8 +136,8 @@ def _occupy(number: int) -> None:
 
 
 def _warn(message: Warning | str, *_: object) -> None:
-    """Tell of a warning as of everything else: in a line, not with the code that it came from."""
-    print(f"regard: {message}", file=sys.stderr)
+    """Print a warning as one line, without the code that raised it."""
+    note(str(message))
 
 
 def _run(app: typer.Typer) -> None:
@@ -146,20 +145,20 @@ def _run(app: typer.Typer) -> None:
         status = app(prog_name="regard", standalone_mode=False)
         sys.stdout.flush()
         if status == INTERRUPTED:  # typer returns it, and raises nothing
-            print("regard: stopped", file=sys.stderr)
+            note("stopped")
             sys.exit(INTERRUPTED)
     except TyperException as error:
-        print(f"regard: {error.format_message()}", file=sys.stderr)
+        note(error.format_message())
         sys.exit(error.exit_code)
     except typer.Abort:
         sys.exit(INTERRUPTED)
     except RegardError as error:
-        print(f"regard: {error}", file=sys.stderr)
+        note(str(error))
         sys.exit(1)
     except OSError as error:
         if error.errno == errno.EBADF:
-            print("regard: standard output is closed", file=sys.stderr)
+            note("standard output is closed")
         elif not isinstance(error, BrokenPipeError):
-            print(f"regard: {error.strerror or error}", file=sys.stderr)
+            note(error.strerror or str(error))
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -1,38 +1,37 @@
-"""``regard score``: how close translations are to references, and contrastive test sets."""
+"""``regard score``: BLEU and chrF of translations, and accuracy on contrastive test sets."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import logging
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
-from regard.cli.incoming import STDIN, incoming
+from regard.cli.input_lines import STDIN, lines
+from regard.cli.options import refuse
+from regard.cli.output import note, print_json, progress_bar
 from regard.errors import FileError, OptionError
 from regard.models import POCKET
 
 
 def score(
     reference: Annotated[
-        Path | None, typer.Option(help="The right translations, one a line.")
+        Path | None, typer.Option(help="Reference translations, one per line.")
     ] = None,
     hypothesis: Annotated[
-        Path | None, typer.Option(help="The translations; standard input if not given.")
+        Path | None, typer.Option(help="Translations to score; standard input if not given.")
     ] = None,
     tokenize: Annotated[
-        str | None, typer.Option(help="How BLEU cuts words: 13a, none, intl, char, zh, … [13a]")
+        str | None, typer.Option(help="Tokenizer of BLEU: 13a, none, intl, char, zh, … [13a]")
     ] = None,
-    lowercase: Annotated[bool, typer.Option("--lowercase", help="Case does not count.")] = False,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Ignore case.")] = False,
     contrastive: Annotated[
         Path | None,
-        typer.Option(help="JSON lines with source and targets, the first right; - for stdin."),
+        typer.Option(help="JSON lines with source and targets, correct one first; - for stdin."),
     ] = None,
     model: Annotated[
         str | None,
@@ -41,7 +40,7 @@ def score(
     context: Annotated[
         int | None, typer.Option(min=0, help="For --contrastive: sentences of context. [0]")
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
 ) -> None:
     """BLEU and chrF of translations, by sacreBLEU, with its signatures.
 
@@ -49,20 +48,19 @@ def score(
     right translation a higher probability than every wrong one.
     """
     if contrastive is not None:
-        of_texts = {"--reference": reference, "--hypothesis": hypothesis, "--tokenize": tokenize}
-        _refuse({**of_texts, "--lowercase": lowercase or None}, "does not go with")
+        of_texts = {
+            "--reference": reference,
+            "--hypothesis": hypothesis,
+            "--tokenize": tokenize,
+            "--lowercase": lowercase or None,
+        }
+        refuse("score", of_texts, "does not go with --contrastive")
         _contrastive(contrastive, model or POCKET, context or 0, json_)
         return
-    _refuse({"--model": model, "--context": context}, "needs")
+    refuse("score", {"--model": model, "--context": context}, "needs --contrastive")
     if reference is None:
         raise OptionError("score: give --reference FILE, or --contrastive FILE")
     _closeness(reference, hypothesis, tokenize or "13a", lowercase, json_)
-
-
-def _refuse(options: dict[str, object], relation: str) -> None:
-    for name, value in options.items():
-        if value is not None:
-            raise OptionError(f"score: {name} {relation} --contrastive")
 
 
 def _contrastive(path: Path, model: str, context: int, json_: bool) -> None:
@@ -72,19 +70,16 @@ def _contrastive(path: Path, model: str, context: int, json_: bool) -> None:
 
     piped = str(path) == "-"
     name = STDIN if piped else str(path)
-    lines = (line for chunk in incoming(None if piped else path) for line in chunk)
-    items = read_items(lines, name, context)
+    items = read_items(lines(None if piped else path), name, context)
     keep_freed_memory()
     translator = Translator.load(model)
-    console = Console(stderr=True)
     started = time.perf_counter()
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task("scoring", total=len(items))
-        found = evaluate(translator, items, lambda done: bar.update(task, completed=done))
+    with progress_bar("scoring") as progress:
+        found = evaluate(translator, items, lambda done: progress(done, len(items)))
     if json_:
         about = {"file": name, "model": model, "context": context}
         seconds = round(time.perf_counter() - started, 3)
-        print(json.dumps({**about, **found.to_data(), "seconds": seconds}, ensure_ascii=False))
+        print_json({**about, **found.to_data(), "seconds": seconds})
     else:
         print(found)
 
@@ -95,22 +90,21 @@ def _closeness(
     """Print BLEU and chrF."""
     from regard.translate.scoring import bleu, chrf
 
-    right = [line for chunk in incoming(reference) for line in chunk]
+    right = list(lines(reference))
     if not any(map(str.strip, right)):
         raise FileError(f"{reference}: the file is empty")
-    said = [line for chunk in incoming(hypothesis) for line in chunk]
+    said = list(lines(hypothesis))
     name = STDIN if hypothesis is None else str(hypothesis)
     if len(said) != len(right):
         raise FileError(
             f"{name} has {len(said):,} lines but {reference} has {len(right):,}; line n of the one "
             "must be the translation that line n of the other is compared with"
         )
-    logging.getLogger("sacrebleu").setLevel(logging.ERROR)  # its own words on this are for Python
+    logging.getLogger("sacrebleu").setLevel(logging.ERROR)  # its warnings name Python options
     if tokenize != "none" and 2 * sum(line.endswith(" .") for line in said) > len(said):
-        print(
-            f"regard: most lines of {name} end in ' .', as if they were cut into words already; "
-            "compare them as they are with --tokenize none, or join them first",
-            file=sys.stderr,
+        note(
+            f"most lines of {name} end in ' .', as if they were tokenised already; "
+            "score them as they are with --tokenize none, or detokenise them first"
         )
     scores = [
         bleu(said, right, tokenize=tokenize, lowercase=lowercase),

@@ -1,4 +1,4 @@
-"""``regard serve``: a model to look into, in the browser."""
+"""``regard serve``: a model in the browser."""
 
 from __future__ import annotations
 
@@ -21,39 +21,37 @@ PORT = 8421
 SMALL = 20_000_000
 """Parameters below which one thread is about as fast as two."""
 FORKS = sys.platform == "linux"
-"""Whether processes can be forked off one that has loaded PyTorch."""
+"""Whether a process that has loaded PyTorch can fork."""
 
 
 def serve(
     model: Model = POCKET,
-    port: Annotated[int, typer.Option(help="0: any that is free.")] = PORT,
+    port: Annotated[int, typer.Option(help="Port; 0 is any free one.")] = PORT,
     host: Annotated[
-        str, typer.Option(help="Where to listen; 127.0.0.1 is seen by this machine alone.")
+        str, typer.Option(help="Address to listen on; 127.0.0.1 is this machine only.")
     ] = "127.0.0.1",
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="Another name by which it may be called; repeatable.")
+        list[str] | None, typer.Option(help="Another accepted host name; repeatable.")
     ] = None,
-    longest: Annotated[int, typer.Option(help="Characters of a text, at most.")] = 2_000,
-    tokens: Annotated[int, typer.Option(help="Tokens of a text, at most.")] = 512,
-    seconds: Annotated[float, typer.Option(help="For one request, at most.")] = 60.0,
-    waiting: Annotated[int, typer.Option(help="Requests that may wait at once.")] = 64,
+    longest: Annotated[int, typer.Option(help="Maximum characters of a text.")] = 2_000,
+    tokens: Annotated[int, typer.Option(help="Maximum tokens of a text.")] = 512,
+    seconds: Annotated[float, typer.Option(help="Time limit of a request.")] = 60.0,
+    waiting: Annotated[int, typer.Option(help="Maximum waiting requests.")] = 64,
     workers: Annotated[
         int | None,
-        typer.Option(help="Processes that answer. [one per core for a small model, else 1]"),
+        typer.Option(help="Worker processes. [one per core for a small model, else 1]"),
     ] = None,
     threads: Annotated[
         int | None,
         typer.Option(help="Threads of the only worker. [1 for a small model, else one per core]"),
     ] = None,
-    browser: Annotated[
-        bool, typer.Option(help="Open the page, where there is a browser and a terminal.")
-    ] = True,
-    log: Annotated[bool, typer.Option("--log", help="Write a line for each request.")] = False,
+    browser: Annotated[bool, typer.Option(help="Open the page, if run from a terminal.")] = True,
+    log: Annotated[bool, typer.Option("--log", help="Log every request.")] = False,
     log_texts: Annotated[
-        bool, typer.Option("--log-texts", help="Also write what is asked about.")
+        bool, typer.Option("--log-texts", help="Also log the texts of requests.")
     ] = False,
 ) -> None:
-    """A page in the browser: type a sentence, see where the model looked, and cut links."""
+    """A page in the browser: type a sentence, see what the model attends to, and cut links."""
     try:
         from regard.serve import Limits, make
         from regard.serve.running import bound, run
@@ -86,7 +84,7 @@ def serve(
     listening = bound(host, port)
     with listening:
         lens = Lens.open(model)
-        workers, threads = _shared_out(lens, workers, threads)
+        workers, threads = _workers_and_threads(lens, workers, threads)
         torch.set_num_threads(threads)
         _log(log or log_texts)
         names = [host, *(allow_host or ())]
@@ -97,8 +95,8 @@ def serve(
         run(app, listening, started=_started, browse=browser and _has_browser(), longest=longest)
 
 
-def _shared_out(lens: Lens, workers: int | None, threads: int | None) -> tuple[int, int]:
-    """Workers, and threads of each: a second thread hardly helps a small model."""
+def _workers_and_threads(lens: Lens, workers: int | None, threads: int | None) -> tuple[int, int]:
+    """Worker processes, and threads of each: a second thread hardly helps a small model."""
     import torch
 
     cores = torch.get_num_threads()
@@ -111,7 +109,7 @@ def _shared_out(lens: Lens, workers: int | None, threads: int | None) -> tuple[i
 
 
 def _has_browser() -> bool:
-    """Whether a person at a terminal could see a page that opens."""
+    """Whether a page that opens would be seen: run from a terminal, with a display."""
     if not sys.stdout.isatty():
         return False
     if sys.platform in ("darwin", "win32"):
@@ -124,7 +122,7 @@ def _started(address: str) -> None:
 
 
 def _log(every: bool) -> None:
-    """Failures always go to standard error; every request, if asked for."""
+    """Log failures to standard error, or every request."""
     logger = logging.getLogger("regard.serve")
     logger.setLevel(logging.INFO if every else logging.ERROR)
     handler = logging.StreamHandler(sys.stderr)

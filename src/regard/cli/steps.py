@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
-import sys
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from regard.cli.options import Json
+from regard.cli.options import Json, refuse
+from regard.cli.output import note, print_json
 from regard.errors import FileError, OptionError
 
 if TYPE_CHECKING:
@@ -23,38 +22,36 @@ if TYPE_CHECKING:
     from regard.walkthrough import Steps
 
 WIDTH, HEAD_WIDTH = 4, 3
-"""Of the small vectors and weights that are made up where none are given."""
+"""Dimensions of the random vectors and of a head, where none are given."""
 
 
 def steps(
-    sentence: Annotated[
-        str | None, typer.Argument(help="The words to attend to each other.")
-    ] = None,
-    word: Annotated[str | None, typer.Option(help="Put this word in the spotlight.")] = None,
-    occurrence: Annotated[int, typer.Option(help="Which one, if it stands there twice.")] = 1,
+    sentence: Annotated[str | None, typer.Argument(help="The sentence.")] = None,
+    word: Annotated[str | None, typer.Option(help="Show the steps of this word.")] = None,
+    occurrence: Annotated[int, typer.Option(help="Which occurrence of the word.")] = 1,
     vectors: Annotated[
         Path | None, typer.Option(help="Word vectors as text: word2vec, GloVe or fastText, or .gz.")
     ] = None,
     matrix: Annotated[
         Path | None,
-        typer.Option(help="x, and perhaps words, w_q, w_k, w_v, w_o: .json, .npz, or .csv (x)."),
+        typer.Option(help="x, optionally words, w_q, w_k, w_v, w_o: .json, .npz, or .csv (x)."),
     ] = None,
     example: Annotated[
         str | None, typer.Option(help="A known example instead of a sentence: worked.")
     ] = None,
-    heads: Annotated[int, typer.Option(help="Split into so many heads.")] = 1,
+    heads: Annotated[int, typer.Option(help="Number of heads.")] = 1,
     score: Annotated[str | None, typer.Option(help="dot, scaled_dot, cosine or gaussian.")] = None,
     window_: Annotated[
         int | None,
-        typer.Option("--window", help="See n - 1 words on either side; 2: the word next to it."),
+        typer.Option("--window", help="Attend to n - 1 words on either side; 2: the next one."),
     ] = None,
-    causal_: Annotated[bool, typer.Option("--causal", help="See no later words.")] = False,
+    causal_: Annotated[bool, typer.Option("--causal", help="Attend to no later words.")] = False,
     basic: Annotated[
         bool, typer.Option("--basic", help="No weights: compare the vectors themselves.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="For vectors and weights that are made up.")] = 0,
-    html: Annotated[Path | None, typer.Option(help="Write a page that needs nothing else.")] = None,
-    latex: Annotated[Path | None, typer.Option(help="Write LaTeX for a lecture.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of random vectors and weights.")] = 0,
+    html: Annotated[Path | None, typer.Option(help="Write a self-contained page.")] = None,
+    latex: Annotated[Path | None, typer.Option(help="Write LaTeX.")] = None,
     json_: Json = False,
 ) -> None:
     """Self-attention in six steps, with every number: of one --word, or in matrix form."""
@@ -70,19 +67,18 @@ def steps(
     if example is not None:
         if example != "worked":
             raise OptionError(f"steps: --example {example} is unknown, expected worked")
-        told, origin = worked(), ""
+        result, origin = worked(), ""
         if mask is not None or heads > 1 or score is not None or basic or vectors:
             raise OptionError("steps: --example worked is as it is; use --matrix for your own")
     elif matrix is not None:
-        for option, used in (("--vectors", vectors is not None), ("--basic", basic)):
-            if used:
-                raise OptionError(f"steps: {option} does not go with --matrix, which has its own")
+        own = {"--vectors": vectors, "--basic": basic or None}
+        refuse("steps", own, "does not go with --matrix, which has its own")
         given = read_matrices(matrix)
-        told = take_steps(**given, heads=heads, mask=mask, score=score)
+        result = take_steps(**given, heads=heads, mask=mask, score=score)
         origin = f"Numbers from {matrix}."
     else:
-        told, origin = _of_sentence(sentence or "", vectors, heads, mask, score, basic, seed)
-    _show(told, origin, word, occurrence, html, latex, json_)
+        result, origin = _of_sentence(sentence or "", vectors, heads, mask, score, basic, seed)
+    _show(result, origin, word, occurrence, html, latex, json_)
 
 
 def _mask(width: int | None, only_before: bool) -> Mask | None:
@@ -123,22 +119,22 @@ def _of_sentence(
                 f"{'have' if len(set(missing)) > 1 else 'has'} no vector in {vectors}"
             )
         x = torch.stack([torch.from_numpy(found[word]) for word in words])
-        told = take_steps(x, words=words, heads=heads, mask=mask, score=score)
-        return told, f"Vectors from {vectors}."
-    x = torch.stack([_made_up(f"{seed} {word.lower()}", WIDTH * heads) for word in words])
+        result = take_steps(x, words=words, heads=heads, mask=mask, score=score)
+        return result, f"Vectors from {vectors}."
+    x = torch.stack([_random(f"{seed} {word.lower()}", WIDTH * heads) for word in words])
     if basic:
-        told = take_steps(x, words=words, heads=heads, mask=mask, score=score)
-        return told, f"The vectors are made up (seed {seed})."
+        result = take_steps(x, words=words, heads=heads, mask=mask, score=score)
+        return result, f"The vectors are made up (seed {seed})."
     shape = (WIDTH * heads, HEAD_WIDTH * heads)
     w_q, w_k, w_v = (
-        _made_up(f"{seed} weights {name}", shape[0] * shape[1]).view(shape) for name in "qkv"
+        _random(f"{seed} weights {name}", shape[0] * shape[1]).view(shape) for name in "qkv"
     )
-    told = take_steps(x, w_q, w_k, w_v, words=words, heads=heads, mask=mask, score=score)
-    return told, f"Vectors and weights are made up (seed {seed}): nothing here was learned."
+    result = take_steps(x, w_q, w_k, w_v, words=words, heads=heads, mask=mask, score=score)
+    return result, f"Vectors and weights are made up (seed {seed}): nothing here was learned."
 
 
-def _made_up(what: str, size: int) -> torch.Tensor:
-    """Numbers with one decimal between -1 and 1: the same for the same word and seed."""
+def _random(what: str, size: int) -> torch.Tensor:
+    """Random numbers with one decimal between -1 and 1, seeded by the text."""
     import torch
 
     generator = torch.Generator().manual_seed(zlib.crc32(what.encode(errors="surrogateescape")))
@@ -146,7 +142,7 @@ def _made_up(what: str, size: int) -> torch.Tensor:
 
 
 def _show(
-    told: Steps,
+    result: Steps,
     origin: str,
     word: str | None,
     occurrence: int,
@@ -154,7 +150,7 @@ def _show(
     latex: Path | None,
     as_json: bool,
 ) -> None:
-    chosen = told.matrices() if word is None else told.of(word, occurrence)
+    chosen = result.matrices() if word is None else result.of(word, occurrence)
     chosen = dataclasses.replace(chosen, preface=" ".join(filter(None, (origin, chosen.preface))))
     for path, ending in ((html, ".html"), (latex, ".tex")):
         if path is not None and path.suffix.lower() != ending:
@@ -164,9 +160,9 @@ def _show(
     for path in (html, latex):
         if path is not None:
             chosen.save(path)
-            print(f"regard: wrote {path}", file=sys.stderr)
+            note(f"wrote {path}")
     if as_json:
-        print(json.dumps(told.to_data(), ensure_ascii=False))
+        print_json(result.to_data())
     elif html is None and latex is None:
         console = Console()
         if console.is_terminal:

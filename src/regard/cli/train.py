@@ -1,4 +1,4 @@
-"""``regard train``: a translation model from two files of sentences.
+"""``regard train``: a translation model from sentence pairs.
 
 Every field of the configuration is an option here; its annotation has the help text.
 """
@@ -37,7 +37,7 @@ def train(**given: Any) -> None:
 
 
 def _asked(given: dict[str, Any]) -> Options:
-    """What is asked for: options override the file, and the file the preset."""
+    """The options of a run: the command line overrides the file, and the file the preset."""
     from regard.translate.defaults import Options
 
     toml, preset = given.pop("config"), given.pop("preset")
@@ -64,7 +64,7 @@ def _asked(given: dict[str, Any]) -> Options:
 
 
 def _weights(given: list[str]) -> dict[str, float]:
-    """Files with their weights, from ``file=weight`` each; 1 where no weight is given."""
+    """Files and their weights, from ``file=weight``; the default weight is 1."""
     found = {}
     for one in given:
         path, sign, weight = one.rpartition("=")
@@ -76,7 +76,7 @@ def _weights(given: list[str]) -> dict[str, float]:
 
 
 def _plot(folder: Path) -> None:
-    """Loss and BLEU over the updates, beside the model."""
+    """Plot loss and BLEU over the updates to ``progress.svg``."""
     from regard.translate.events import LOG, read_log
     from regard.view import lines
 
@@ -99,12 +99,12 @@ def _plot(folder: Path) -> None:
 
 
 def _options() -> inspect.Signature:
-    """The signature that typer reads: the fixed options, then a field each."""
+    """The signature that typer reads: the fixed options, then one per configuration field."""
     found = [
-        _option("out", Path, ..., "The run's folder; a run that is there is resumed."),
+        _option("out", Path, ..., "Folder of the run; an existing run is resumed."),
         _option("config", Path | None, None, "A TOML file with these options in sections."),
         _option("preset", str | None, None, f"The model's shape: {', '.join(PRESETS)}. {AUTO}"),
-        _option("quiet", bool, False, "Say nothing but errors.", "--quiet"),
+        _option("quiet", bool, False, "Print errors only.", "--quiet"),
     ]
     for section, kind in SECTIONS.items():
         hints = get_type_hints(kind, include_extras=True)

@@ -1,4 +1,4 @@
-"""``regard translate``: lines in, lines out, as they come."""
+"""``regard translate``: translates a sentence, or a stream of lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from regard.cli.incoming import incoming
+from regard.cli.input_lines import line_chunks
+from regard.cli.options import refuse
+from regard.cli.output import note
 from regard.errors import FileError, OptionError
 from regard.models import POCKET
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from regard.translate.translator import Translator
 
 SILENCE = 10.0
-"""Seconds without an answer after which it is told how far the translation is."""
+"""Seconds without output after which progress is reported."""
 
 
 def translate(
@@ -36,47 +38,43 @@ def translate(
         str, typer.Option(help="The folder that `train` wrote, or a bundled model.")
     ] = POCKET,
     output: Annotated[
-        Path | None, typer.Option("--out", "--output", help="Write here, not to standard output.")
+        Path | None,
+        typer.Option("--out", "--output", help="Output file. [standard output]"),
     ] = None,
-    beam: Annotated[
-        int | None, typer.Option(help="Beginnings that are kept side by side; 1: greedy. [5]")
-    ] = None,
+    beam: Annotated[int | None, typer.Option(help="Beam size; 1 is greedy search. [5]")] = None,
     length_penalty: Annotated[
         float | None, typer.Option(help="Exponent of the length in the score. [1.0]")
     ] = None,
-    n_best: Annotated[int, typer.Option(help="So many translations of each line.")] = 1,
-    sample: Annotated[bool, typer.Option("--sample", help="Draw instead of searching.")] = False,
+    n_best: Annotated[int, typer.Option(help="Translations per line.")] = 1,
+    sample: Annotated[bool, typer.Option("--sample", help="Sample instead of searching.")] = False,
     temperature: Annotated[
-        float | None, typer.Option(help="For --sample: below 1 likelier, above 1 wilder. [1.0]")
+        float | None, typer.Option(help="For --sample: below 1 sharpens the distribution. [1.0]")
     ] = None,
     top_k: Annotated[
-        int | None, typer.Option(help="For --sample: only among so many likeliest subwords.")
+        int | None, typer.Option(help="For --sample: only the k most probable subwords.")
     ] = None,
     top_p: Annotated[
-        float | None, typer.Option(help="For --sample: only among those with this probability.")
+        float | None, typer.Option(help="For --sample: only the nucleus of this probability.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="For --sample: other seeds, other lines.")
-    ] = None,
-    batch: Annotated[int, typer.Option(help="Subwords that are worked on at once.")] = 8192,
+    seed: Annotated[int | None, typer.Option(help="For --sample: random seed. [0]")] = None,
+    batch: Annotated[int, typer.Option(help="Subwords per batch.")] = 8192,
     threads: Annotated[
-        int | None, typer.Option(help="Batches that are worked on at once. [one a core]")
+        int | None, typer.Option(help="Batches translated in parallel. [one per core]")
     ] = None,
     precision: Annotated[
-        str | None,
-        typer.Option(help="Of products: float32, bfloat16 or int8. [as the model is stored]"),
-    ] = None,
+        str, typer.Option(help="Of matrix products: float32, bfloat16 or int8.")
+    ] = "float32",
     alignment: Annotated[
-        bool, typer.Option("--alignment", help="With --json: where each word came from.")
+        bool, typer.Option("--alignment", help="With --json: add the word alignment.")
     ] = False,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print JSON lines.")] = False,
 ) -> None:
-    """Translate a sentence, or line by line; an empty line stays an empty line.
+    """Translate a sentence, or line by line; empty lines stay empty.
 
     regard translate "The cat sat on the mat."
     """
     if alignment and not json_:
-        raise OptionError("translate: --alignment needs --json; there is no room in plain lines")
+        raise OptionError("translate: --alignment needs --json")
     from regard.memory import keep_freed_memory
     from regard.translate.translator import Translator
 
@@ -84,9 +82,10 @@ def translate(
     keep_freed_memory()
     translator = Translator.load(model, precision=precision)
     lines = _lines(source, output)
-    told = _Progress(hidden=output is not None or not sys.stdout.isatty())
-    results = _translated(translator, lines, how, told, n_best=n_best, batch=batch, threads=threads)
-    first = next(results)  # before anything is written over: it may not be readable
+    progress = _Progress(hidden=output is not None or not sys.stdout.isatty())
+    options = {"n_best": n_best, "batch": batch, "threads": threads}
+    results = _translated(translator, lines, how, progress, **options)
+    first = next(results)  # before the output is overwritten: the input may be unreadable
     done = empty = asked = 0
     with _opened(output) as out:
         for found in chain([first], results):
@@ -105,8 +104,8 @@ def translate(
             done += len(found)
             asked += sum(bool(one.source.strip()) for one in found)
             empty += sum(bool(one.source.strip()) and not one.text for one in found)
-            told.lines(done)
-        told.end()
+            progress.lines(done)
+        progress.end()
     _remark_empty(empty, asked)
 
 
@@ -114,29 +113,28 @@ def _lines(source: str | None, output: Path | None) -> Iterator[list[str]]:
     """The lines to translate, in chunks: of a file, of standard input, or one sentence."""
     if source is None:
         if sys.stdin is not None and sys.stdin.isatty():
-            print("regard: write a sentence and press Enter; Ctrl+D ends", file=sys.stderr)
-        return incoming(None)
+            note("write a sentence and press Enter; Ctrl+D ends")
+        return line_chunks(None)
     path = Path(source)
     is_sentence = any(c.isspace() for c in source) and not os.path.lexists(path)
     if is_sentence:
         return iter([source.splitlines()])
     if output and path.exists() and output.exists() and output.samefile(path):
-        raise OptionError(f"translate: {output} is what is read; write to another file")
-    return incoming(path)
+        raise OptionError(f"translate: {output} is the input; write to another file")
+    return line_chunks(path)
 
 
 def _translated(
     translator: Translator,
     lines: Iterator[list[str]],
     how: Strategy,
-    told: _Progress,
+    progress: _Progress,
     **options: Any,
 ) -> Iterator[list[Translation]]:
-    """The translations of what comes in, chunk by chunk; at last of nothing, so that options are
-    looked at even if no line comes."""
+    """The translations of each chunk of lines."""
     done = 0
-    for chunk in chain(lines, [[]]):
-        yield translator.translate(chunk, how, first=done, progress=told.sentences, **options)
+    for chunk in chain(lines, [[]]):  # the last checks the options even if there is no line
+        yield translator.translate(chunk, how, first=done, progress=progress.sentences, **options)
         done += len(chunk)
 
 
@@ -149,27 +147,22 @@ def _strategy(
     top_p: float | None,
     seed: int | None,
 ) -> Strategy:
-    """What the options ask for; those of the other way are errors."""
+    """The strategy of the options; raises for an option of the other one."""
     from regard.translate.strategies import Beam, Sampling
 
-    searching = {"size": beam, "length_penalty": length_penalty}
-    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    for name, value in (searching if sample else drawing).items():
-        if value is not None:
-            option = "--beam" if name == "size" else f"--{name.replace('_', '-')}"
-            needs = "does not go with" if sample else "needs"
-            raise OptionError(f"translate: {option} {needs} --sample")
-    given: dict[str, Any] = {
-        name: value
-        for name, value in (drawing if sample else searching).items()
-        if value is not None
-    }
+    of_beam = {"size": beam, "length_penalty": length_penalty}
+    of_sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    wanted, other = (of_sampling, of_beam) if sample else (of_beam, of_sampling)
+    flags = {f"--{name.replace('_', '-')}": value for name, value in other.items()}
+    flags["--beam"] = flags.pop("--size", None)
+    refuse("translate", flags, f"{'does not go with' if sample else 'needs'} --sample")
+    given: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
     return Sampling(**given) if sample else Beam(**given)
 
 
 @contextmanager
 def _opened(path: Path | None) -> Iterator[BinaryIO]:
-    """Where bytes go: UTF-8, whatever the terminal's encoding."""
+    """The binary output file, or standard output: UTF-8, whatever the locale."""
     if path is None:
         sys.stdout.flush()
         yield sys.stdout.buffer
@@ -184,7 +177,7 @@ def _opened(path: Path | None) -> Iterator[BinaryIO]:
 
 
 def _plain(one: Translation, number: int, n_best: int) -> str:
-    """The text on one line; of several, each with the line's number and its score."""
+    """The text; of the n best, each with line number and score on a line of its own."""
     if n_best == 1:
         return _line(one.text)
     ranked = (one, *one.alternatives)
@@ -192,7 +185,7 @@ def _plain(one: Translation, number: int, n_best: int) -> str:
 
 
 def _line(text: str) -> str:
-    """The text without ends of lines, which a model may write, or the output would slip."""
+    """The text without line breaks, which a model may generate: output lines match input lines."""
     return " ".join(text.splitlines())
 
 
@@ -206,29 +199,28 @@ def _data(one: Translation) -> dict[str, Any]:
 
 
 def _remark(number: int, one: Translation, longest: int) -> None:
-    """What the reader of a translation must know, on standard error."""
+    """Note if a translation is in parts, or cut off."""
     if one.parts > 1:
-        print(
-            f"regard: line {number} is longer than the {longest} subwords that the model takes; "
-            f"translated in {one.parts} parts",
-            file=sys.stderr,
+        note(
+            f"line {number} is longer than the {longest} subwords that the model takes; "
+            f"translated in {one.parts} parts"
         )
     if not one.ended:
-        print(f"regard: line {number}: the model found no end; cut off", file=sys.stderr)
+        note(f"line {number}: the model found no end; cut off")
 
 
 def _remark_empty(empty: int, asked: int) -> None:
-    """Say that lines were translated to nothing, which a damaged model does with all of them."""
+    """Note how many translations are empty; of a damaged model, all are."""
     if empty:
         why = "; the model is damaged, or not trained" if empty == asked else ""
-        print(f"regard: {empty:,} of {asked:,} translations are empty{why}", file=sys.stderr)
+        note(f"{empty:,} of {asked:,} translations are empty{why}")
 
 
 class _Progress:
-    """Says on standard error how far it is: all the time at a terminal, otherwise now and then."""
+    """Progress on standard error: a live line on a terminal, otherwise a line now and then."""
 
     def __init__(self, hidden: bool) -> None:
-        """`hidden`: whether the translations are not seen as they are written."""
+        """`hidden`: whether the translations go elsewhere than to the terminal."""
         self._moving = hidden and sys.stderr.isatty()
         self._said = time.monotonic()
         self._done = 0
@@ -239,14 +231,13 @@ class _Progress:
             print(f"\r{done:,} lines\033[K", end="", file=sys.stderr, flush=True)
 
     def sentences(self, done: int, count: int) -> None:
-        """So many of the sentences of the lines that are being translated."""
+        """`done` of `count` sentences of the current chunk are translated."""
         if self._moving and self._done + count > 1:
             text = f"\r{self._done:,} lines, then {done:,} of {count:,} sentences\033[K"
             print(text, end="", file=sys.stderr, flush=True)
         elif time.monotonic() - self._said > SILENCE and done < count:
             self._said = time.monotonic()
-            text = f"regard: after line {self._done:,}, {done:,} of {count:,} sentences"
-            print(text, file=sys.stderr)
+            note(f"after line {self._done:,}, {done:,} of {count:,} sentences")
 
     def end(self) -> None:
         if self._moving:

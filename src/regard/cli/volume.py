@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
+from regard.cli.output import note
 from regard.errors import counted
 from regard.lens.corpus import Job, finished, run, start
 from regard.translate.threads import available_cores
@@ -16,7 +15,7 @@ def answer_all(job: Job, workers: int | None, ray: str | None) -> None:
     """Run a job, with a progress bar on a terminal and a summary at the end."""
     chunks, before = start(job), finished(job)
     if not chunks:
-        print(f"regard: {job.out} is complete already ({counted(before, 'row')})", file=sys.stderr)
+        note(f"{job.out} is complete already ({counted(before, 'row')})")
         return
     total, rows, failed = sum(chunk.rows for chunk in chunks), 0, 0
     console = Console(stderr=True)
@@ -27,9 +26,9 @@ def answer_all(job: Job, workers: int | None, ray: str | None) -> None:
         for done, wrong in run(job, chunks, count, ray):
             rows, failed = rows + done, failed + wrong
             bar.advance(task, done)
-    said = f"regard: {counted(rows, 'row')} answered into {job.out}"
+    said = f"{counted(rows, 'row')} answered into {job.out}"
     if before:
         said += f", where {before:,} were already"
     if failed:
         said += f", of which {failed:,} failed; their column error says why"
-    print(said, file=sys.stderr)
+    note(said)

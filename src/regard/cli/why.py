@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from regard.cli.options import Json, Model, Out, Ray, Workers, check_endings, refuse_alone
+from regard.cli.options import (
+    ROWS_ONLY,
+    Json,
+    Model,
+    Out,
+    Ray,
+    Workers,
+    check_endings,
+    refuse,
+)
+from regard.cli.output import print_json
 from regard.errors import OptionError
 from regard.models import POCKET
 
 
 def why(
-    text: Annotated[str | None, typer.Argument(help="What the model reads.")] = None,
+    text: Annotated[str | None, typer.Argument(help="The input text.")] = None,
     word: Annotated[
         str | None,
-        typer.Option(help="A word that it wrote, or the one it was written for; es#2: the second."),
+        typer.Option(help="A word of the output, or the input word behind it; es#2: the second."),
     ] = None,
-    instead: Annotated[str | None, typer.Option(help="The word it is compared with.")] = None,
+    instead: Annotated[
+        str | None, typer.Option(help="The alternative to compare it with. [the runner-up]")
+    ] = None,
     model: Model = POCKET,
-    links: Annotated[
-        int | None, typer.Option(help="Cut so many of the strongest links. [32]")
-    ] = None,
+    links: Annotated[int | None, typer.Option(help="Strongest links to cut. [32]")] = None,
     jsonl: Annotated[
-        Path | None, typer.Option(help="Many: JSON lines with text, word, instead; or Parquet.")
+        Path | None,
+        typer.Option(help="Many: JSON lines with text, word, instead; or Parquet."),
     ] = None,
     out: Out = None,
     workers: Workers = None,
     ray: Ray = None,
-    html: Annotated[Path | None, typer.Option(help="Write a page to click through.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write an interactive page.")] = None,
     all_: Annotated[
-        bool, typer.Option("--all", help="In the page, every written word can be selected.")
+        bool, typer.Option("--all", help="In the page, every output word can be selected.")
     ] = False,
     svg: Annotated[Path | None, typer.Option(help="Write the figure.")] = None,
     json_: Json = False,
@@ -53,12 +63,13 @@ def why(
 
         answer_all(Job("why", str(jsonl), str(out), model, word, links), workers, ray)
         return
-    refuse_alone("why", jsonl=jsonl, out=out, workers=workers, ray=ray)
+    rows = {"--jsonl": jsonl, "--out": out, "--workers": workers, "--ray": ray}
+    refuse("why", rows, ROWS_ONLY)
     lens = Lens.open(model)
     analysis = lens.analyse(text or "")
     found = lens.why(analysis, word, instead=instead, most=32 if links is None else links)
     if json_:
-        print(json.dumps(found.to_data(), ensure_ascii=False))
+        print_json(found.to_data())
     else:
         Console(highlight=False).print(found.view())
     if svg is not None:

@@ -1,4 +1,4 @@
-"""A model to look into, in the browser and by an API of JSON. Needs the extra `serve`."""
+"""A web page and a JSON API around a lens. Needs the extra `serve`."""
 
 from regard.serve.application import make
 from regard.serve.limits import Limits

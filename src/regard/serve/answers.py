@@ -1,4 +1,4 @@
-"""The answers: what a lens finds, as plain data to be sent; each for one route of the API.
+"""Answers to questions about texts, as plain data: one method per route of the API.
 
 Words are numbered from 0, special tokens not counted.
 """
@@ -21,7 +21,7 @@ from regard.view import View, payload
 
 Reply = dict[str, Any]
 Work = Callable[[], Reply]
-"""What computes a reply; it may take its time."""
+"""Computes a reply."""
 EXAMPLES = (
     ("it · tired", "The animal didn't cross the street because it was too tired.", "it"),
     ("it · wide", "The animal didn't cross the street because it was too wide.", "it"),
@@ -29,13 +29,13 @@ EXAMPLES = (
     ("bat · mammal", "The bat is a mammal.", "bat"),
     ("dog & bone", "The dog ate the bone because it was hungry.", "it"),
 )
-"""Sentences to begin with: label, text, and the word that is asked about."""
+"""Example sentences: label, text, and the word in question."""
 KEPT = 2048
-"""Tokens of the texts whose vectors and attention are kept for the next question about them."""
+"""Total tokens of the texts whose analyses are cached."""
 
 
 class Answers:
-    """Answers questions about texts with a lens; each takes what was asked and returns the work."""
+    """Answers questions with a lens: each method reads the fields and returns the work."""
 
     def __init__(self, lens: Lens, limits: Limits) -> None:
         self._lens = lens
@@ -50,7 +50,7 @@ class Answers:
         return found
 
     def translate_ahead(self, texts: Iterable[str]) -> None:
-        """Translate several texts at once, for the questions about them to come."""
+        """Translate several texts at once, ahead of the questions about them."""
         new = [text for text in dict.fromkeys(texts) if self._analyses.get(text) is None]
         analyses = []
         for text in new:
@@ -68,7 +68,7 @@ class Answers:
 
     @property
     def examples(self) -> list[dict[str, str]]:
-        """Sentences to begin with; the words that are asked about are English ones."""
+        """Example sentences; their words are English."""
         chosen = EXAMPLES if self.translates else EXAMPLES[:2]
         return [
             {"label": label, "text": text, "word": word if self.translates else ""}
@@ -76,7 +76,7 @@ class Answers:
         ]
 
     def check(self, texts: Iterable[str]) -> None:
-        """Raise if one of the texts has more tokens than are read, whatever its characters."""
+        """Raise if one of the texts has more tokens than the limit."""
         for text in texts:
             count = len(self._lens.words(text, tokens=True))
             if count > self._most:
@@ -87,7 +87,6 @@ class Answers:
     def words(self, asked: Asked) -> Work:
         """The words of a text, as the model reads it."""
         text = asked.text()
-        asked.end()
 
         def work() -> Reply:
             words = self._lens.words(text)
@@ -96,9 +95,8 @@ class Answers:
         return work
 
     def figure(self, asked: Asked) -> Work:
-        """What the page shows of a written word, with the outcome of every cut."""
+        """The page's data for a written word, with the outcome of every cut."""
         text, word, links = asked.text(), _optional(asked), asked.flag("links")
-        asked.end()
         return lambda: self._lens.view(
             self._analyse(text), word, every=False, layers=False, links=links
         ).payload()
@@ -106,26 +104,22 @@ class Answers:
     def attention(self, asked: Asked) -> Work:
         """The weights of all layers and heads."""
         text = asked.text()
-        asked.end()
         return lambda: View(*layers_of(self._analyse(text))).payload()
 
     def measures(self, asked: Asked) -> Work:
-        """What each input word is worth for a written word, by every method."""
+        """The importance of each input word for a written word, by every method."""
         text, word = asked.text(), _optional(asked)
-        asked.end()
         return lambda: payload.measures_data(self._lens.measures(self._analyse(text), word))
 
     def why(self, asked: Asked) -> Work:
         """Why the model wrote a word, as numbers."""
         text, word = asked.text(), _optional(asked)
         instead = asked.spelled("instead") if asked.has("instead") else None
-        asked.end()
         return lambda: self._lens.why(self._analyse(text), word, instead=instead).to_data()
 
     def explain(self, asked: Asked) -> Work:
         """The four answers for a word of a text, as numbers."""
         text, word, tokens = asked.text(), asked.word(), asked.flag("tokens")
-        asked.end()
 
         def work() -> Reply:
             number = _numbered(self._lens.words(text, tokens=tokens), word)
@@ -137,7 +131,6 @@ class Answers:
         """The six steps of one link of a written word."""
         text, query, key = asked.text(), asked.spelled("query"), asked.spelled("key")
         layer, head = (asked.number(name) if asked.has(name) else None for name in _CELL)
-        asked.end()
         return lambda: self._lens.steps(
             text, query=query, key=key, layer=layer, head=head
         ).to_data()
@@ -145,7 +138,6 @@ class Answers:
     def translate(self, asked: Asked) -> Work:
         """The translation of a text."""
         text = asked.text()
-        asked.end()
 
         def work() -> Reply:
             if not self.translates:
@@ -155,9 +147,8 @@ class Answers:
         return work
 
     def cut(self, asked: Asked) -> Work:
-        """What the model says of a text without some of its links."""
+        """The output of the model with some links cut."""
         text, links = asked.text(), asked.links()
-        asked.end()
 
         def work() -> Reply:
             words = self._lens.words(text)
@@ -168,15 +159,13 @@ class Answers:
         return work
 
     def heads(self, asked: Asked) -> Work:
-        """Which heads are sharp and which broad on a text, and what is looked at most."""
+        """The entropy of the heads on a text, and the words with the most attention."""
         text, tokens = asked.text(), asked.flag("tokens")
-        asked.end()
         return lambda: self._lens.summary(text, tokens=tokens).to_data()
 
     def compare(self, asked: Asked) -> Work:
-        """One word in two texts, as numbers and as the page shows it."""
+        """One word in two texts, as numbers and as data for the page."""
         compared = self._comparison(asked)
-        asked.end()
 
         def work() -> Reply:
             found = compared()
@@ -188,13 +177,11 @@ class Answers:
         return work
 
     def page(self, asked: Asked) -> Callable[[], str]:
-        """A page that needs nothing else: of a written word, or of a word in two texts."""
+        """A self-contained page, of a written word or of a word in two texts."""
         if asked.has("one"):
             compared = self._comparison(asked)
-            asked.end()
             return lambda: compared().view().html()
         text, word = asked.text(), _optional(asked)
-        asked.end()
         return lambda: self._lens.view(self._analyse(text), word).html()
 
     def _comparison(self, asked: Asked) -> Callable[[], Comparison]:
@@ -206,17 +193,17 @@ _CELL = ("layer", "head")
 
 
 def _optional(asked: Asked) -> str | int | None:
-    """A word, if there is one."""
+    """The word, if given."""
     return asked.word() if asked.has("word") else None
 
 
 def _own(words: Words) -> list[int]:
-    """The places of the words among the names, which special tokens have as well."""
+    """The indices of the words among all names, which include special tokens."""
     return [i for i, there in enumerate(words.is_word) if there]
 
 
 def _numbered(words: Words, word: str | int) -> int:
-    """The place of a word among the names."""
+    """The index of a word among all names."""
     if isinstance(word, str):
         return words.find(word)
     own = _own(words)

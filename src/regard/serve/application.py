@@ -1,4 +1,4 @@
-"""The application: its routes, from the page to the API, around one lens."""
+"""The application: the routes of the page and the API."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ QUESTIONS = (
 )
 """The routes below ``/api/``, each a method of `Answers`."""
 TRANSLATING = ("figure", "attention", "measures", "why")
-"""Those whose answer begins with the translation of the text."""
+"""Routes whose answer begins with the translation of the text."""
 SHORT = 200
-"""Characters of a text that is translated together with others."""
+"""Maximum characters of a text that is translated in a group."""
 Question = tuple[str, dict[str, Any]]
-"""A route, and the fields that were sent to it."""
+"""A route, and the fields of the request."""
 
 log = logging.getLogger("regard.serve")
 
@@ -60,12 +60,12 @@ def make(
     """The application that serves a lens: the page at ``/``, the API below ``/api/``.
 
     Args:
-        lens: the model that is looked into.
-        name: what the page calls it.
-        limits: what a request may ask for.
-        hosts: names by which the server may be called, besides those of this machine.
-        log_texts: whether what is asked is written to the log ``regard.serve``, too.
-        workers: processes that answer, see `WorkQueue`.
+        lens: the model.
+        name: the name of the model on the page.
+        limits: of requests.
+        hosts: accepted host names, besides those of this machine.
+        log_texts: whether the log ``regard.serve`` includes the texts of requests.
+        workers: worker processes, see `WorkQueue`.
     """
     limits = limits or Limits()
     service = _Service(lens, name, limits, log_texts, workers)
@@ -132,12 +132,12 @@ class _Service:
         return replies.data(describe(self._limits))
 
     def _answering(self, name: str) -> Any:
-        """A route that answers one kind of question."""
+        """The endpoint of one kind of question."""
 
         async def answer(request: Request) -> Response:
             try:
                 asked = await body.read(request, self._limits)
-                self._work(name, asked)  # raises if something is wrong with the question
+                self._work(name, asked)  # raises if the question is malformed
                 if self._log_texts:
                     log.info("%s %s", request.url.path, asked)
                 return await self._replied(name, asked, request)
@@ -145,13 +145,13 @@ class _Service:
                 return replies.error(refusal.status, refusal.sentence, refusal.headers)
             except GoneError:
                 return Response(status_code=499)  # the client has disconnected
-            except Exception as error:  # what reaches uvicorn would be logged with its message
+            except Exception as error:  # uvicorn would log its message
                 return self._failed(name, error)
 
         return answer
 
     async def _replied(self, name: str, asked: body.Asked, request: Request) -> Response:
-        """The reply to a question: a recent one, one that is under way, or a new one."""
+        """The reply to a question: cached, in progress, or new."""
         key, question = (name, str(asked)), (name, asked.fields)
         reply = self._answered(question) if name == "words" else self._replies.get(key)
         if reply is None:
@@ -163,11 +163,13 @@ class _Service:
         return Response(reply.body, reply.status_code, dict(reply.headers))
 
     def _work(self, name: str, asked: body.Asked) -> Callable[[], Any]:
+        """The work that answers a question; raises if it is malformed."""
         found: Callable[[], Any] = getattr(self._answers, name)(asked)
+        asked.end()
         return found
 
     def _answered(self, question: Question) -> Response:
-        """The reply to a question, computed; runs in a worker."""
+        """Compute the reply to a question; runs in a worker."""
         name, fields = question
         try:
             asked = body.Asked(fields, self._limits)
@@ -188,11 +190,11 @@ class _Service:
         self._answers.translate_ahead(fields["text"] for _, fields in questions)
 
     def _failed(self, name: str, error: Exception) -> Response:
-        """What is said, and written down, when the server itself fails."""
-        # The message of an error may quote the text that led to it; where it happened does not.
-        told = f": {error}" if self._log_texts else ""
+        """The reply for an internal error, which is logged."""
+        # The message of an error may quote a text; its traceback does not.
+        message = f": {error}" if self._log_texts else ""
         trace = "".join(traceback.format_tb(error.__traceback__))
-        log.error("/api/%s failed, %s%s\n%s", name, type(error).__name__, told, trace)
+        log.error("/api/%s failed, %s%s\n%s", name, type(error).__name__, message, trace)
         return replies.error(500, f"the server failed ({type(error).__name__}); its log says where")
 
 
@@ -203,7 +205,7 @@ def _joins(question: Question) -> bool:
 
 
 def _reply(found: Any) -> Response:
-    """The reply for what the work found; made where the work is, as a large one takes its time."""
+    """The reply with a result; made by the worker, since a large one takes time."""
     if isinstance(found, str):
         attached = {"Content-Disposition": 'attachment; filename="regard.html"'}
         return Response(found, headers=attached, media_type="text/html")
@@ -211,13 +213,13 @@ def _reply(found: Any) -> Response:
 
 
 async def _left(request: Request) -> None:
-    """Returns when the client has disconnected."""
+    """Return when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def _file(content: str, kind: str) -> Any:
-    """A route that sends a text, which the browser may keep but asks about each time."""
+    """An endpoint that sends a file, which the browser revalidates each time."""
 
     async def send(request: Request) -> Response:
         return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})

@@ -1,4 +1,4 @@
-"""What a request asks for: a body of JSON within limits, and its fields by name and kind."""
+"""The JSON body of a request, within limits, and its checked fields."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from regard.serve.refusals import RefusedError, malformed, too_large
 from regard.serve.work_queue import GoneError
 
 DISCARDED = 32_000_000
-"""Bytes beyond the limit that are read and thrown away, so that the refusal can be heard."""
+"""Bytes beyond the limit that are read and discarded, so that the client gets the refusal."""
 LONGEST_WORD = 200
-"""Characters of a word that is asked about."""
+"""Maximum characters of a word."""
 
 
 async def read(request: Request, limits: Limits) -> Asked:
     """The fields of a request whose body is a JSON object."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     try:
-        # Read in any case: who is refused while still sending would not hear why.
+        # Read first: a client that is refused while sending would not get the reply.
         body = await asyncio.wait_for(_bytes(request, limits), limits.seconds)
     except TimeoutError:
         raise RefusedError(
-            408, f"the body was not there after {limits.seconds:g} seconds, which is the limit"
+            408, f"the body was not received within {limits.seconds:g} seconds, which is the limit"
         ) from None
     except ClientDisconnect:
         raise GoneError from None
     if kind != "application/json":
-        # Which a page of another site cannot send without being asked first.
+        # A page of another site can send this only after a CORS preflight.
         raise RefusedError(
             415, f"Content-Type expected application/json, got {kind[:LONGEST_WORD] or 'none'}"
         )
@@ -63,18 +63,18 @@ def _no_number(name: str) -> None:
 
 
 class Asked:
-    """The fields of a request; each is taken by its name and kind, and none may be left over."""
+    """The fields of a request, read by name and type; unknown fields are errors."""
 
     def __init__(self, fields: dict[str, Any], limits: Limits) -> None:
         self._fields = fields
         self._limits = limits
         self._known: list[str] = []
         self.texts: list[str] = []
-        """The texts that were taken so far."""
+        """The texts read so far."""
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What was sent."""
+        """All fields, as sent."""
         return self._fields
 
     def text(self, name: str = "text") -> str:
@@ -86,14 +86,14 @@ class Asked:
         return value
 
     def word(self, name: str = "word") -> str | int:
-        """A word: as it is written, or its number."""
+        """A word, by spelling or number."""
         value = self._taken(name)
         if isinstance(value, bool) or not isinstance(value, str | int):
             raise malformed(f"{name} is {_kind(value)}, expected a word or its number from 0")
         return self._string(name, LONGEST_WORD) if isinstance(value, str) else value
 
     def spelled(self, name: str = "word") -> str:
-        """A word as it is written."""
+        """A word, by spelling."""
         return self._string(name, LONGEST_WORD)
 
     def number(self, name: str) -> int:
@@ -105,19 +105,19 @@ class Asked:
         return value
 
     def flag(self, name: str) -> bool:
-        """Yes or no; no, if not said."""
+        """A boolean; false by default."""
         value = self._taken(name, False)
         if not isinstance(value, bool):
             raise malformed(f"{name} is {_kind(value)}, expected true or false")
         return value
 
     def links(self, name: str = "links") -> list[tuple[int, int]]:
-        """Pairs of numbers of words."""
+        """Links as pairs of word numbers."""
         value = self._taken(name)
         pairs = value if isinstance(value, list) else []
         if not pairs or not all(_is_pair(one) for one in pairs):
             raise malformed(
-                f"{name} expected pairs of numbers of words, [[word that looks, word looked at], …]"
+                f"{name} expected pairs of numbers of words, [[attending word, attended word], …]"
             )
         if len(pairs) > self._limits.links:
             raise too_large(
@@ -132,7 +132,7 @@ class Asked:
         return name in self._fields
 
     def end(self) -> None:
-        """Nothing may be left over: what is misspelt must not be ignored."""
+        """Raise for fields that were not read, which may be misspelt."""
         for name in self._fields:
             if name not in self._known:
                 known = ", ".join(dict.fromkeys(self._known))
@@ -172,7 +172,7 @@ def _is_pair(value: object) -> bool:
 
 
 def _kind(value: object) -> str:
-    """What JSON calls a value."""
+    """The JSON type of a value."""
     names = {bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
     if value is None:
         return "null"
@@ -180,7 +180,7 @@ def _kind(value: object) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Why it cannot be read, without quoting what stands there."""
+    """Why JSON cannot be parsed, without quoting it."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at line {error.lineno}, column {error.colno}"
     if isinstance(error, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""A connection that does not wait for ever: the head of a request must be there in time."""
+"""A connection with a time limit for the head of a request."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0
-"""To the end of a request's headers, from its first byte or from when the connection is made."""
+"""Time limit for a request's head, from the connection or the end of the previous request."""
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection, closed if a request line or headers are only half sent.
+    """uvicorn's connection, closed if the request line or headers are incomplete in time.
 
-    uvicorn limits how long a connection may be idle between two requests, and not this.
+    uvicorn itself only limits the time between two requests.
     """
 
     _deadline: asyncio.TimerHandle | None = None
@@ -32,7 +32,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _watch_head(self) -> None:
-        """Start the clock where a head is expected; more bytes of it do not set it back."""
+        """Start the timer when a head is expected; further bytes of it do not restart it."""
         if self.conn.their_state is not h11.IDLE:
             self._stop_watching()
         elif self._deadline is None:

@@ -1,4 +1,4 @@
-"""The API, described as OpenAPI 3.1 (which takes JSON Schema as it is)."""
+"""The OpenAPI 3.1 description of the API."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ ANY: Schema = {"type": "object"}
 UNKNOWN: Schema = {"type": ["number", "null"]}
 PARTS = ("title", "vectors", "measures", "labels", "served", "texts", "layers", "sparse", "steps",
          "explained", "compared")  # fmt: skip
-"""What else the page is given; its form may change."""
+"""Other fields for the page, whose format may change."""
 
 
 def describe(limits: Limits) -> Schema:
-    """The whole description."""
+    """The OpenAPI document."""
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "regard serve",
             "version": __version__,
             "description": (
-                "What the words of a text look at in a model, and whether it matters. Words are "
-                "numbered from 0, special tokens not counted, unless it is said otherwise. "
-                "Nothing is stored."
+                "What the words of a text attend to in a model, and whether it matters. Words are "
+                "numbered from 0, without special tokens, unless stated otherwise. Nothing is "
+                "stored."
             ),
         },
         "paths": {
             "/api/health": {
-                "get": _got("Whether the server is there, and what it takes on", "Health")
+                "get": _get("Whether the server is there, and what it takes on", "Health")
             },
-            "/api/openapi.json": {"get": _got("This description", None)},
+            "/api/openapi.json": {"get": _get("This description", None)},
             **{f"/api/{name}": {"post": one} for name, one in _questions(limits).items()},
         },
         "components": {"schemas": _schemas()},
@@ -51,7 +51,7 @@ def _questions(limits: Limits) -> dict[str, Schema]:
         "oneOf": [{**STRING, "maxLength": 200}, FROM_0],
         "description": "as it is written (it#2 is the second it), or its number",
     }
-    tokens = {**FLAG, "description": "take every subword for a word of its own"}
+    tokens = {**FLAG, "description": "treat every subword as a word"}
     each = {**FLAG, "description": "cut the strongest links of all layers, too, one at a time"}
     spelled = {**STRING, "maxLength": 200}
     cell = dict.fromkeys(("layer", "head"), FROM_0)
@@ -61,48 +61,48 @@ def _questions(limits: Limits) -> dict[str, Schema]:
         "items": link,
         "minItems": 1,
         "maxItems": limits.links,
-        "description": "[word that looks, word looked at] each",
+        "description": "[attending word, attended word] each",
     }
     pair = {"word": {**STRING, "maxLength": 200}, "one": text, "other": text}
     of_word = {"text": text, "word": word}
     asked = _object({"text": text}, {"word": word})
     return {
-        "words": _asked("The words of a text", _object({"text": text}), "Words"),
-        "figure": _asked(
+        "words": _post("The words of a text", _object({"text": text}), "Words"),
+        "figure": _post(
             "What the page shows of a written word",
             _object({"text": text}, {"word": word, "links": each}),
             "Page",
         ),
-        "attention": _asked("The weights of all heads", _object({"text": text}), "Page"),
-        "measures": _asked("What input words are worth for a written one", asked, "Measures"),
-        "why": _asked(
+        "attention": _post("The weights of all heads", _object({"text": text}), "Page"),
+        "measures": _post("What input words are worth for a written one", asked, "Measures"),
+        "why": _post(
             "Why the model wrote a word, as numbers",
             _object({"text": text}, {"word": word, "instead": spelled}),
             "Why",
         ),
-        "explain": _asked(
+        "explain": _post(
             "The four answers for a word, as numbers",
             _object(of_word, {"tokens": tokens}),
             "Explanation",
         ),
-        "steps": _asked(
+        "steps": _post(
             "The six steps of one link of a written word",
             _object({"text": text, "query": spelled, "key": spelled}, cell),
             "Steps",
         ),
-        "translate": _asked("The translation of a text", _object({"text": text}), "Translation"),
-        "cut": _asked(
+        "translate": _post("The translation of a text", _object({"text": text}), "Translation"),
+        "cut": _post(
             "What the model says without some links",
             _object({"text": text, "links": links}),
             "Cut",
         ),
-        "heads": _asked(
+        "heads": _post(
             "Which heads are sharp and which broad, and what is looked at most",
             _object({"text": text}, {"tokens": tokens}),
             "Heads",
         ),
-        "compare": _asked("One word in two texts", _object(pair), "Compared"),
-        "page": _asked(
+        "compare": _post("One word in two texts", _object(pair), "Compared"),
+        "page": _post(
             "A page that needs nothing else, of a word or of one word in two texts",
             {"oneOf": [asked, _object(pair)]},
             None,
@@ -185,8 +185,8 @@ def _reference(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _asked(summary: str, body: Schema, reply: str | None, kind: str = "application/json") -> Schema:
-    """A question: POST, with a body and a reply."""
+def _post(summary: str, body: Schema, reply: str | None, kind: str = "application/json") -> Schema:
+    """A POST operation."""
     return {
         "summary": summary,
         "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
@@ -195,12 +195,12 @@ def _asked(summary: str, body: Schema, reply: str | None, kind: str = "applicati
                 "description": summary,
                 "content": {kind: {"schema": _reference(reply) if reply else STRING}},
             },
-            **{status: _refused(told) for status, told in REFUSED.items()},
+            **{status: _refused(reason) for status, reason in REFUSED.items()},
         },
     }
 
 
-def _got(summary: str, reply: str | None) -> Schema:
+def _get(summary: str, reply: str | None) -> Schema:
     schema = _reference(reply) if reply else {"type": "object"}
     return {
         "summary": summary,
@@ -213,16 +213,16 @@ def _got(summary: str, reply: str | None) -> Schema:
 
 REFUSED = {
     "400": "The body is not JSON, or a field is missing, unknown or of another type",
-    "408": "The body did not come in time",
+    "408": "The body was not received in time",
     "413": "The body, a text or the number of links is beyond the limits",
-    "415": "The body is not said to be application/json",
-    "421": "The server is called by a name that is not its own",
+    "415": "The Content-Type is not application/json",
+    "421": "The Host header is not a name of this server",
     "422": "Understood, but there is no answer: no such word, cell or translation",
     "500": "The server failed",
     "503": "Too many requests are waiting, or it took too long",
 }
 
 
-def _refused(told: str) -> Schema:
+def _refused(reason: str) -> Schema:
     content = {"application/json": {"schema": _reference("Error")}}
-    return {"description": told, "content": content}
+    return {"description": reason, "content": content}

@@ -1,4 +1,4 @@
-"""What stands before every route: who may ask, what every reply says, and what is written down."""
+"""Middleware of every route: check of the Host header, security headers, log."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from regard.serve.replies import error
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 EVERYWHERE = ("0.0.0.0", "[::]")
-"""Addresses to listen at which are no names of this server."""
+"""Wildcard addresses, which are not host names."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Only what this server sends may run or be loaded, nothing may be sent elsewhere."""
+"""Content security policy: no resources or requests but this server's."""
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -33,7 +33,7 @@ log = logging.getLogger("regard.serve")
 
 
 def names(hosts: Iterable[str]) -> frozenset[str]:
-    """The names by which the server may be called: those given, and those of this machine.
+    """The accepted host names: those given, and those of this machine.
 
     >>> sorted(names(["0.0.0.0", "Attention.example"]))
     ['127.0.0.1', '[::1]', 'attention.example', 'localhost']
@@ -59,10 +59,9 @@ def name_of(host: str) -> str:
 
 
 class Guard:
-    """Lets in who calls the server by one of its names; gives every reply its headers.
+    """Accepts requests for known host names only, and adds security headers to every reply.
 
-    A page of another site could otherwise have its own name lead here (DNS rebinding) and read
-    what this server says.
+    Otherwise a page of another site could point its own name here (DNS rebinding) and read replies.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
@@ -92,7 +91,7 @@ class Guard:
             await self._app(scope, receive, sent)
         else:
             await error(421, _misdirected(self._names))(scope, receive, sent)
-        # Only known paths: any other may contain text that a user typed.
+        # Only known paths: others may contain text of a user.
         log.info(
             "%s %s %d, %d ms",
             scope["method"],

@@ -1,4 +1,4 @@
-"""How much one request may ask for, and how much may be asked at once."""
+"""Limits of a request, and of waiting requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from regard.errors import OptionError
 
 @dataclass(frozen=True)
 class Limits:
-    """What the server takes on; whatever is beyond is answered with a clear refusal.
+    """The limits of the server; requests beyond them are refused.
 
     >>> Limits(text=0)
     Traceback (most recent call last):
@@ -20,17 +20,17 @@ class Limits:
     text: int = 2_000
     """Characters of a text."""
     tokens: int = 512
-    """Tokens of a text: a character that the tokenizer has to spell by its bytes is several."""
+    """Tokens of a text; a character that is encoded by its bytes is several."""
     body: int = 65_536
     """Bytes of a request's body."""
     seconds: int | float = 60
-    """For one request, waiting for its turn included."""
+    """Time limit of a request, waiting included."""
     waiting: int = 64
-    """Requests that wait for their turn, at most; one more is at work."""
+    """Maximum waiting requests, besides those being answered."""
     links: int = 64
-    """Links that are cut at once."""
+    """Maximum links to cut in one request."""
     kept: int = 32_000_000
-    """Bytes of recent explanations that are kept, so that a click does not compute them again."""
+    """Bytes of recent replies to cache."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

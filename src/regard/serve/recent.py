@@ -1,4 +1,4 @@
-"""The results that were used last, as many as fit."""
+"""A least recently used cache, limited by the size of its results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Recent(Generic[T]):
-    """Results by what was asked; those not asked for longest go when there is no more room.
+    """A least recently used cache of results, up to a total size.
 
     >>> recent = Recent(room=10, size=len)
     >>> recent.keep("a", "12345")
@@ -26,14 +26,14 @@ class Recent(Generic[T]):
         self._used = 0
 
     def get(self, asked: Hashable) -> T | None:
-        """What is kept of this, if it is. To be called from one thread only."""
+        """The result of this question, or None. Not thread-safe."""
         if asked not in self._held:
             return None
         self._held.move_to_end(asked)
         return self._held[asked][0]
 
     def keep(self, asked: Hashable, result: T) -> None:
-        """Keep a result, if there is room for it at all."""
+        """Store a result, unless it is larger than the cache."""
         size = self._size(result)
         if size > self._room or asked in self._held:
             return

@@ -1,4 +1,4 @@
-"""What cannot be answered, and the status of HTTP that says so."""
+"""Refused requests, and their HTTP status."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class RefusedError(Exception):
 
 
 def malformed(sentence: str) -> RefusedError:
-    """400: what was asked cannot be understood."""
+    """400: the request is malformed."""
     return RefusedError(400, sentence)
 
 
 def too_large(sentence: str) -> RefusedError:
-    """413: a body or a text beyond the limits."""
+    """413: a body or a text is beyond the limits."""
     return RefusedError(413, sentence)
 
 
 def busy(sentence: str) -> RefusedError:
-    """503: not now."""
+    """503: the server is busy."""
     return RefusedError(503, sentence, {"Retry-After": "5"})

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 MOST_ERROR = 400
-"""Characters of an error that are told."""
+"""Maximum characters of an error."""
 
 
 def data(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -19,7 +19,7 @@ def data(content: Any, status: int = 200, headers: Mapping[str, str] | None = No
 
 
 def error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
-    """A reply that says what is wrong."""
+    """A reply with an error, truncated if long."""
     if len(sentence) > MOST_ERROR:
         sentence = sentence[:MOST_ERROR] + "…"
     return data({"error": sentence}, status, headers)

@@ -1,4 +1,4 @@
-"""Running the application: a socket of one's own, uvicorn around it, and a clean end."""
+"""Running of the application on uvicorn, with its own socket."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from regard.errors import OptionError
 from regard.serve.connection import Connection
 
 GRACE = 3
-"""Seconds in which requests under way may end when the server is told to."""
+"""Seconds for active requests to finish at shutdown."""
 LONGEST_HEAD = 131_072
-"""Bytes of a request line and headers, at least."""
+"""Bytes of a request line and headers, without permalinks."""
 LETTER = 12
-"""Bytes of a letter in a permalink, which holds a text, or two that are compared."""
+"""Maximum bytes of a character in a permalink, which holds one or two texts."""
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket at this address, or an error that says why there is none; port 0 is any free one."""
+    """A socket bound to this address; port 0 is any free one."""
     if not 0 <= port <= 65_535:
         raise OptionError(f"serve: --port {port}, expected 0 to 65535")
     try:
@@ -39,7 +39,7 @@ def bound(host: str, port: int) -> socket.socket:
         ) from None
     made = socket.socket(family, kind, protocol)
     try:
-        if os.name == "posix":  # elsewhere it would let two servers share a port
+        if os.name == "posix":  # on Windows two servers could share a port
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(address)
         made.listen(socket.SOMAXCONN)
@@ -64,7 +64,7 @@ def run(
     browse: bool = False,
     longest: int = 0,
 ) -> None:
-    """Serve until told to end, by Ctrl+C or SIGTERM; texts have at most `longest` characters."""
+    """Serve until Ctrl+C or SIGTERM; texts have at most `longest` characters."""
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     config = uvicorn.Config(
         app,
@@ -73,7 +73,7 @@ def run(
         ws="none",
         lifespan="on",
         log_config=None,
-        access_log=False,  # it would write down what stands in a permalink
+        access_log=False,  # it would log the texts in permalinks
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=GRACE,
@@ -83,17 +83,17 @@ def run(
     started(here)
     if browse:
         threading.Thread(target=webbrowser.open, args=(here,), daemon=True).start()
-    # uvicorn ends on these, and then raises them again for the handlers that were set before.
-    heard = {one: signal.signal(one, _ends) for one in (signal.SIGINT, signal.SIGTERM)}
+    # uvicorn stops on these, and then raises them again for the previous handlers.
+    before = {one: signal.signal(one, _ignore) for one in (signal.SIGINT, signal.SIGTERM)}
     try:
         uvicorn.Server(config).run(sockets=[listening])
     finally:
-        for one, handler in heard.items():
+        for one, handler in before.items():
             signal.signal(one, handler)
 
 
-def _ends(*_: object) -> None:
-    """The server has ended already."""
+def _ignore(*_: object) -> None:
+    """The server has stopped already."""
 
 
 def _reason(error: OSError, host: str, port: int) -> str:

@@ -1,4 +1,4 @@
-"""The same question of several clients at once is answered once."""
+"""Deduplication of concurrent requests: the same question is answered once."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class _UnderWay(Generic[T]):
 
 
 class SharedWork(Generic[T]):
-    """Work that is under way, by what was asked; it is dropped when the last client has left."""
+    """Work in progress, by question; it is dropped when its last client disconnects."""
 
     def __init__(self) -> None:
         self._under_way: dict[Hashable, _UnderWay[T]] = {}
 
     async def done(self, key: Hashable, start: Callable[[Gone], Awaitable[T]], gone: Gone) -> T:
-        """What `start` returns, or a call with the same key that has not returned yet."""
+        """The result of `start`, or of an earlier call with the same key that is still running."""
         one = self._under_way.get(key) or self._started(key, start)
         one.clients += 1
         left = asyncio.ensure_future(gone())

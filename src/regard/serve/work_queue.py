@@ -1,10 +1,9 @@
-"""Where questions wait for their turn, beside the event loop: for one thread, or for processes.
+"""A queue of questions for a worker thread or worker processes, outside the event loop.
 
-A worker answers one question at a time: a model at work uses the cores that torch was given, and
-what is captured while it runs belongs to one question. Questions that wait and have a part in
-common, such as sentences to translate, are handed to a worker together, which does that part for
-all of them at once. Work that takes too long, or whose client has disconnected, is dropped: at
-once if its turn has not come, else when the model next calls one of its modules.
+A worker answers one question at a time, since a capture session belongs to one question. Waiting
+questions that share a preparation, such as translation, are handed to a worker as a group, which
+prepares all of them at once. Work that takes too long, or whose client has disconnected, is
+dropped: at once if it has not started, else at the model's next module call.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 """An answer, which can be pickled."""
 TOGETHER = 8
-"""Questions that are handed to a worker at once, at most."""
+"""Maximum questions of a group."""
 
 
 class StoppedError(Exception):
-    """Work was stopped on the way."""
+    """The work was stopped."""
 
 
 class GoneError(Exception):
@@ -61,21 +60,21 @@ class _Item(Generic[Q, A]):
 
 
 Handed = list[tuple[Any, int, float]]
-"""Questions that a worker takes on together, each with its stop flag and time limit."""
+"""A group of questions, each with the number of its stop flag and its deadline."""
 Outcome = tuple[Any, Exception | None]
-"""An answer, or why there is none."""
+"""An answer, or the error instead."""
 
 
 class WorkQueue(Generic[Q, A]):
-    """Answers questions within limits, while the event loop goes on.
+    """Answers questions within limits, without blocking the event loop.
 
     Args:
         answer: computes the answer to a question.
-        limits: of time and of how many may wait.
-        workers: processes that answer; 1 is a thread of this process. They are forked, so they
-            share the memory of the model, which must run on one thread in each.
-        joins: whether a question may be handed to a worker together with others.
-        prepare: called by the worker with such questions, before it answers one after the other.
+        limits: of time and of waiting questions.
+        workers: worker processes; 1 is a thread of this process. They are forked, so they share the
+            memory of the model, which must be single-threaded in each.
+        joins: whether a question may be answered in a group.
+        prepare: called by the worker with a group of questions, before it answers each.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class WorkQueue(Generic[Q, A]):
 
     @property
     def waiting(self) -> int:
-        """How many questions wait for their turn."""
+        """The number of waiting questions."""
         return len(self._queued)
 
     async def done(self, question: Q, gone: Callable[[], Awaitable[object]]) -> A:
@@ -130,7 +129,7 @@ class WorkQueue(Generic[Q, A]):
                 self._free.append(slot)
 
     def close(self) -> None:
-        """Take no more work; what waits is dropped."""
+        """Stop the workers; waiting questions are dropped."""
         self._stops[:] = [1] * len(self._stops)
         for item in self._queued:
             item.answer.cancel()
@@ -149,7 +148,7 @@ class WorkQueue(Generic[Q, A]):
         return processes
 
     def _hand_out(self) -> None:
-        """Give idle workers what waits."""
+        """Hand waiting questions to idle workers."""
         while self._idle and self._queued:
             group, pool, loop = self._group(), self._pool, asyncio.get_running_loop()
             ended = partial(self._ended, group, pool)
@@ -162,7 +161,7 @@ class WorkQueue(Generic[Q, A]):
             job.add_done_callback(partial(_in_loop, loop, ended))
 
     def _group(self) -> list[_Item[Q, A]]:
-        """The first that waits, and those behind it that may join: a fair share for each worker."""
+        """The first waiting question, and following ones that may join: a worker's fair share."""
         share = min(TOGETHER, -(-len(self._queued) // self._workers))
         group = [self._queued.popleft()]
         while len(group) < share and all(
@@ -177,7 +176,7 @@ class WorkQueue(Generic[Q, A]):
         return pool.submit(_outcomes, self._answer, self._prepare, self._stops, handed)
 
     def _ended(self, group: list[_Item[Q, A]], pool: Executor, job: Future[list[Outcome]]) -> None:
-        """A worker is done: pass on what it found, and give it more."""
+        """Deliver a worker's answers, and hand it more questions."""
         self._idle += 1
         self._free += [item.slot for item in group]
         failed = CancelledError() if job.cancelled() else job.exception()
@@ -218,7 +217,7 @@ def _in_loop(
 
 
 def _begin(answer: Callable[[Any], Any], prepare: Callable[[Any], object], stops: Any) -> None:
-    """Prepare a process that was forked: Ctrl+C is the server's, with which it ends."""
+    """Initialise a worker process: it ignores Ctrl+C, and ends with the server."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _inherited[:] = [answer, prepare, stops]
@@ -228,7 +227,7 @@ def _begin(answer: Callable[[Any], Any], prepare: Callable[[Any], object], stops
 
 
 _inherited: list[Any] = []
-"""In a process that was forked: what answers and prepares, and the flags that stop it."""
+"""In a worker process: the functions that answer and prepare, and the stop flags."""
 
 
 def _end_with(server: Any) -> None:
@@ -244,10 +243,10 @@ def _in_process(handed: Handed) -> list[Outcome]:
 def _outcomes(
     answer: Callable[[Any], Any], prepare: Callable[[Any], object], stops: Any, handed: Handed
 ) -> list[Outcome]:
-    """The answers to some questions, or why there are none; what was stopped is left out."""
+    """The outcome of each question of a group."""
     alive = [one for one in handed if not stops[one[1]]]
     if len(alive) > 1:
-        with suppress(Exception):  # then each fails for itself, or does not
+        with suppress(Exception):  # then each question fails or succeeds on its own
             questions, slots, until = ([one[i] for one in alive] for i in range(3))
             stoppable(prepare, questions, lambda: all(stops[i] for i in slots), max(until))
     found: list[Outcome] = []
@@ -262,14 +261,14 @@ def _outcomes(
 def stoppable(
     answer: Callable[[Q], A], question: Q, stopped: Callable[[], bool], until: float
 ) -> A:
-    """The answer, unless it is stopped or time is up: then `StoppedError`."""
+    """The answer; raises `StoppedError` if it is stopped or time is up."""
     with _stopping(stopped, until):
         return answer(question)
 
 
 @contextmanager
 def _stopping(stopped: Callable[[], bool], until: float) -> Iterator[None]:
-    """A context in which the modules of this thread stop when they are told to, or time is up."""
+    """Context in which module calls of this thread raise if stopped or time is up."""
     own = threading.get_ident()
 
     def check(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Lines as they come in: many at a time when there are many, and never waiting for more."""
+"""Lines of a file or of standard input, in chunks that never wait for more input."""
 
 from __future__ import annotations
 
@@ -7,25 +7,31 @@ import os
 import select
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from regard.errors import FileError
 
 SIZES = (16, 256, 4096)
-"""How many lines a chunk has at most: the first few soon, later ones as many as go fast."""
-PATIENCE = 0.05
-"""Seconds of silence after which what has come of a chunk is taken for the whole."""
+"""Maximum lines of the first, the second and all later chunks: a quick start, then speed."""
+PAUSE = 0.05
+"""Seconds without input after which a chunk ends early."""
 LONGEST = 100_000
-"""Characters of a line; a longer one is a file whose ends of lines are missing."""
+"""Maximum characters of a line; a longer one is probably a file without line ends."""
 STDIN = "standard input"
 
 
-def incoming(path: Path | None) -> Iterator[list[str]]:
-    """The lines of a file, or of standard input, in chunks, without their ends.
+def lines(path: Path | None) -> Iterator[str]:
+    """The lines of a file, or of standard input, without their line ends."""
+    return chain.from_iterable(line_chunks(path))
 
-    A chunk that is not full is given out when nothing more has come for a moment, so that a program
-    at the other end of a pipe gets its answer to one line before it writes the next; and before an
-    error, so that the lines in front of one that cannot be read are answered.
+
+def line_chunks(path: Path | None) -> Iterator[list[str]]:
+    """The lines of a file, or of standard input, in chunks, without their line ends.
+
+    A chunk ends early when input pauses, so that a program at the other end of a pipe gets its
+    answer to one line before it writes the next; and before an error, so that the lines before an
+    unreadable one are still answered.
     """
     chunk: list[str] = []
     chunks = 0
@@ -54,7 +60,7 @@ def _file(path: Path) -> Iterator[str]:
 
 
 def _standard_input() -> Iterator[str | None]:
-    """The lines of standard input; None where there is a pause."""
+    """The lines of standard input; None at a pause."""
     number = 0
     for line in _pieces():
         if line is None:
@@ -68,20 +74,20 @@ def _standard_input() -> Iterator[str | None]:
 
 
 def _pieces() -> Iterator[bytes | None]:
-    """The lines of standard input as bytes; None where there is a pause.
+    """The lines of standard input as bytes; None at a pause.
 
-    Of a line that does not end, as much as is needed to tell that it is too long.
+    Of an endless line, only enough to see that it is too long.
     """
     if sys.stdin is None:  # closed by the parent process
         return
     try:
         source = sys.stdin.fileno()
-    except io.UnsupportedOperation:  # not a file, but something put in its place
+    except io.UnsupportedOperation:  # replaced by an object that is no file
         yield from sys.stdin.buffer
         return
     rest, waits = b"", os.name == "posix"  # elsewhere only sockets can be waited for
-    while len(rest) <= 4 * LONGEST + 4:  # bytes of a character
-        if waits and not select.select([source], [], [], PATIENCE)[0]:
+    while len(rest) <= 4 * LONGEST + 4:  # at most 4 bytes a character
+        if waits and not select.select([source], [], [], PAUSE)[0]:
             yield None
             select.select([source], [], [])
         read = os.read(source, 1 << 16)

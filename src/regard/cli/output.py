@@ -1,0 +1,31 @@
+"""What commands print besides their results: JSON, notes and progress bars."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+def print_json(data: Any) -> None:
+    """Print data as one line of JSON."""
+    print(json.dumps(data, ensure_ascii=False), flush=True)
+
+
+def note(text: str) -> None:
+    """Print a line for the user on standard error."""
+    print(f"regard: {text}", file=sys.stderr)
+
+
+@contextmanager
+def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
+    """A function that draws how much is done, and of how much; on a terminal, until the end."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(description, total=None, visible=False)
+        yield lambda done, of: bar.update(task, completed=done, total=of, visible=True)
