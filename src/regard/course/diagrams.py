@@ -1,4 +1,4 @@
-"""Diagrams of the Transformer and its parts; every box names the object of regard that it is."""
+"""Diagrams of the Transformer and its parts; boxes name the objects of regard."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Point = tuple[Number, Number]
 
 
 class Canvas:
-    """Marks of a diagram: boxes, arrows, texts and vectors of small cells."""
+    """The SVG elements of a diagram: boxes, arrows, texts and vectors as cells."""
 
     def __init__(self) -> None:
         self.marks: list[str] = []
 
     def text(self, text: str, x: Number, y: Number, *, size: Number = 13, anchor: str = "middle",
              mono: bool = False, bold: bool = False, fill: str = "#1f2430") -> None:  # fmt: skip
-        """A text whose middle line is at y."""
+        """A vertically centred text."""
         family = f' font-family="{MONO}"' if mono else ""
         weight = ' font-weight="600"' if bold else ""
         self.marks.append(
@@ -35,7 +35,7 @@ class Canvas:
 
     def box(self, x: Number, y: Number, title: str, name: str = "", fill: str = PLAIN,
             width: Number = WIDTH, height: Number = HEIGHT) -> None:  # fmt: skip
-        """A box with what it does, and below it the name of the object that does so."""
+        """A box with a title and the name of its object."""
         self.frame(x, y, width, height, fill)
         middle = y + height / 2
         self.text(title, x + width / 2, middle - 8 if name else middle, bold=bool(name))
@@ -52,7 +52,7 @@ class Canvas:
         )
 
     def arrow(self, *points: Point, head: bool = True) -> None:
-        """A line through the points, upright or level at its end, with a head there."""
+        """A line through the points, with a head on its vertical or horizontal end."""
         path = "M" + "L".join(f"{x:g} {y:g}" for x, y in points)
         self.marks.append(f'<path d="{path}" fill="none" stroke="{LINE}" stroke-width="1.3"/>')
         if head:
@@ -67,7 +67,7 @@ class Canvas:
     def cells(
         self, x: Number, y: Number, values: Sequence[Number], most: Number, size: Number
     ) -> None:
-        """A vector as small boxes: blue above zero, orange below, darker the further from it."""
+        """A vector as cells: blue above zero, orange below, darker the larger."""
         for i, value in enumerate(values):
             ink = "#0072b2" if value >= 0 else "#d55e00"
             shade = min(1.0, abs(value) / most) if most else 0.0
@@ -85,7 +85,7 @@ class Canvas:
 def _pile(
     canvas: Canvas, x: Number, bottom: Number, boxes: Sequence[tuple[str, str, str]]
 ) -> list[Number]:
-    """Boxes from the bottom up with arrows between them; the top of each."""
+    """Draw boxes from the bottom up with arrows between them; returns the top of each."""
     tops = []
     for i, (title, name, fill) in enumerate(boxes):
         top = bottom - (i + 1) * HEIGHT - i * GAP
@@ -97,7 +97,7 @@ def _pile(
 
 
 def _residual(canvas: Canvas, x: Number, below: Number, norm_top: Number) -> None:
-    """The way around a sublayer, from the line below it into the sum above it."""
+    """Draw the residual connection of a sublayer."""
     start, into = below + GAP / 2, norm_top + HEIGHT / 2
     canvas.arrow((x + WIDTH / 2, start), (x - 16, start), (x - 16, into), (x, into))
 
@@ -152,7 +152,7 @@ def transformer(blocks: int = 6, source: str = "The animal was tired",
 
 
 def block() -> Picture:
-    """A block of the encoder, with the norm behind each sum as in the paper, and before it."""
+    """A block of the encoder, post-norm as in the paper, and pre-norm."""
     canvas = Canvas()
     bottom, left, right = 300, 40, 350
     norm, plus = ("norm", "LayerNorm", NORM), ("add", "x + f(x)", PLAIN)
@@ -210,7 +210,7 @@ def scaled_dot_product(n: int = 3, d: int = 4) -> Picture:
 
 
 def multi_head(heads: int = 4) -> Picture:
-    """Several heads side by side, joined and combined by one matrix."""
+    """Several heads, concatenated and combined by one matrix."""
     canvas = Canvas()
     wide, gap = 104, 14
     total = heads * wide + (heads - 1) * gap

@@ -44,13 +44,13 @@ ANSWERS: dict[str, tuple[str | float, str]] = {
     "without-parameters-1": (0.5, "Both scores are the same, whatever they are."),
     "without-parameters-2": (1.00965, "Row three of the weights, times the first column of x."),
 }
-"""For each exercise its answer, and a hint for those who give another."""
+"""The answer to each exercise, and a hint."""
 
 
 def check(exercise: str, answer: str | SupportsFloat) -> str:
-    """Says whether the answer to an exercise is right, and gives a hint if it is not.
+    """Whether the answer to an exercise is right, with a hint if it is not.
 
-    Numbers are right to within half a percent; words in any case.
+    Numbers may differ by half a percent; words ignore case.
 
     >>> check("without-parameters-1", 0.5)
     'Right.'

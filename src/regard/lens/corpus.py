@@ -1,4 +1,4 @@
-"""A question asked of every row of a file, on several processes or a Ray cluster.
+"""Answers to a question for every row of a file, on several processes or a Ray cluster.
 
     found/
         _job.json               what is computed from which file, and how it is split
@@ -6,9 +6,8 @@
         part-000001.parquet     …
 
 The input, JSON lines or Parquet with a column ``text`` (and ``word``, ``instead``), is split into
-chunks of equal size. A worker reads the rows of a chunk, and writes its part beside its place and
-renames it. So whatever ends the job, the parts that are there are whole, and the same command
-computes the missing ones: no row is lost or repeated. Only the rows of a chunk are in memory.
+chunks of equal size. A worker reads the rows of a chunk and writes its part atomically. So an
+interrupted job is resumed by the same command, which computes the missing parts.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ from typing import Any
 import torch
 
 from regard.errors import FileError, OptionError, RegardError, WordError
-from regard.files import why, write_text
+from regard.files import replacing, why, write_text
 from regard.lens.analysis import Analysis
 from regard.lens.lens import Lens
 
 PARTS, LEAST, MOST = 200, 16, 2048
 """The approximate number of parts of a job; the least and most rows of a chunk."""
 TOGETHER = 16
-"""Texts that are translated side by side."""
+"""Texts that are translated in one batch."""
 JOB = "_job.json"
 Row = dict[str, Any]
 
 
 def explain_row(lens: Lens, row: Row, most: int | None) -> Row:
-    """What a word looks at, four ways: a number for each word of the text."""
+    """What a word attends to, by four measures: a number for each word of the text."""
     options: Any = {} if most is None else {"most": most}
     found = lens.explain(row["text"], row["word"], **options)
     return {"words": list(found.names), **{n: found.scores(n).tolist() for n in SCORES}}
@@ -60,7 +59,7 @@ def why_row(lens: Lens, row: Row, most: int | None) -> Row:
 
 
 def embed_row(lens: Lens, row: Row, most: int | None) -> Row:
-    """The vector of the text: the mean of its words' in the last layer."""
+    """The vector of the text: the mean of its words' vectors in the last layer."""
     return {"vector": lens.embed(row["text"]).sentence().tolist()}
 
 
@@ -95,7 +94,7 @@ QUESTIONS: dict[str, tuple[Callable[[Lens, Row, int | None], Row], dict[str, Any
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some rows of the input: the first, how many, and where JSON lines begin in the file."""
+    """Rows of the input: the first, their number, and their offset in a file of JSON lines."""
 
     number: int
     first: int
@@ -112,11 +111,11 @@ class Job:
     out: str
     model: str
     word: str | None = None
-    """For rows that name none."""
+    """The word of rows without one."""
     most: int | None = None
-    """Links to cut in each text; if not given, as for a single text."""
+    """Links to cut in each text; by default as for a single text."""
     rows: int | None = None
-    """Rows of a chunk; chosen from the size of the input, if not given."""
+    """Rows of a chunk; by default chosen from the size of the input."""
     _lens: list[Lens] = field(default_factory=list, compare=False, repr=False)
 
     def part(self, chunk: Chunk) -> Path:
@@ -124,7 +123,7 @@ class Job:
         return Path(self.out) / f"part-{chunk.number:06d}.parquet"
 
     def run(self, chunk: Chunk) -> tuple[int, int]:
-        """Answer the rows of a chunk into its part: how many there are, and how many failed."""
+        """Write the part of a chunk; returns the number of rows, and of failed ones."""
         if not self._lens:
             torch.set_num_threads(1)
             self._lens.append(Lens.open(self.model))
@@ -137,17 +136,17 @@ class Job:
         return len(answers), sum(one["error"] is not None for one in answers)
 
     def _translated(self, rows: list[Row | str]) -> dict[str, Analysis]:
-        """The texts that can be read, with their translations."""
+        """The analyses of the valid texts, with their translations."""
         texts = [row.get("text", row.get("source")) for row in rows if isinstance(row, dict)]
         found = {}
         for text in (text for text in texts if isinstance(text, str)):
-            with suppress(OptionError):  # which the row will say
+            with suppress(OptionError):  # reported by the row itself
                 found[text] = self._lens[0].analyse(text)
         self._lens[0].translate_all(list(found.values()))
         return found
 
     def _answer(self, number: int, row: Row | str, ahead: Mapping[str, Analysis]) -> Row:
-        """One row of the output; what cannot be answered says why."""
+        """One row of the output; a failed one has an error."""
         if isinstance(row, str):
             return {"row": number, "error": row}
         answer, _, needed = QUESTIONS[self.question]
@@ -169,7 +168,7 @@ class Job:
 
 
 def start(job: Job) -> list[Chunk]:
-    """Check input and output of a job, and return the chunks that are not finished."""
+    """Check input and output of a job; returns the unfinished chunks."""
     if job.question not in QUESTIONS:
         raise OptionError(f"corpus: {job.question} is unknown, expected {', '.join(QUESTIONS)}")
     if job.rows is not None and job.rows < 1:
@@ -199,7 +198,7 @@ def start(job: Job) -> list[Chunk]:
 
 
 def finished(job: Job) -> int:
-    """The number of rows whose answers are written."""
+    """The number of finished rows."""
     parts = Path(job.out).glob("part-*.parquet")
     read = _arrow(job.question).parquet.read_metadata
     return sum(read(part).num_rows for part in parts)
@@ -209,7 +208,7 @@ Done = tuple[int, int]
 
 
 def run(job: Job, chunks: list[Chunk], workers: int, ray: str | None = None) -> Iterator[Done]:
-    """Rows and failures of each chunk as it is finished, by this process, several, or Ray.
+    """Rows and failures of each finished chunk, by this process, several, or Ray.
 
     `ray`: the address of a cluster, or ``"local"``.
     """
@@ -224,7 +223,7 @@ def run(job: Job, chunks: list[Chunk], workers: int, ray: str | None = None) -> 
 
 
 _job: list[Job] = []
-"""That of this worker process."""
+"""The job of this worker process."""
 
 
 def _take(job: Job) -> None:
@@ -260,7 +259,7 @@ def _on_processes(job: Job, chunks: list[Chunk], workers: int) -> Iterator[Done]
 
 
 def _on_ray(job: Job, chunks: list[Chunk], workers: int, address: str) -> Iterator[Done]:
-    """The chunks as a Ray dataset; Ray starts workers that die again, and repeats their chunk."""
+    """Run the chunks as a Ray dataset; Ray restarts dead workers, and repeats their chunks."""
     try:
         import ray
         import ray.data
@@ -294,7 +293,7 @@ def _arrow(question: str) -> Any:
 
 
 def _chunks(job: Job) -> list[Chunk]:
-    """The input split into chunks; an error names the columns that are missing."""
+    """The chunks of the input; raises if columns are missing."""
     try:
         if job.source.endswith(".parquet"):
             with _arrow(job.question).parquet.ParquetFile(job.source) as file:
@@ -319,7 +318,7 @@ def _chunks(job: Job) -> list[Chunk]:
                     offset += len(line)
     except FileError:
         raise
-    except (OSError, ValueError) as error:  # what pyarrow raises for damaged files is one of them
+    except (OSError, ValueError) as error:  # pyarrow raises one of them for damaged files
         raise FileError(f"{job.source}: cannot be read: {error}") from None
     if not total:
         raise FileError(f"{job.source}: has no rows")
@@ -334,7 +333,7 @@ def _rows_of_chunk(job: Job, total: int) -> int:
 
 
 def _read(source: str, chunk: Chunk) -> Iterator[tuple[int, Row | str]]:
-    """The rows of a chunk with their numbers; of lines that are no JSON object, what is wrong."""
+    """The rows of a chunk with their numbers; an error text for a line that is no JSON object."""
     if source.endswith(".parquet"):
         with _arrow("corpus").parquet.ParquetFile(source) as file:
             first = 0
@@ -358,7 +357,7 @@ def _read(source: str, chunk: Chunk) -> Iterator[tuple[int, Row | str]]:
 
 
 def _write(path: Path, rows: list[Row], columns: dict[str, Any]) -> None:
-    """Write a part whole, or not at all."""
+    """Write a part atomically."""
     arrow = _arrow("corpus")
 
     def typed(kind: Any) -> Any:
@@ -370,16 +369,11 @@ def _write(path: Path, rows: list[Row], columns: dict[str, Any]) -> None:
 
     schema = arrow.schema([(name, typed(kind)) for name, kind in columns.items()])
     table = arrow.Table.from_pylist(rows, schema=schema)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        arrow.parquet.write_table(table, beside)
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        beside.replace(path)
+        with replacing(path) as temporary:
+            arrow.parquet.write_table(table, temporary)
     except OSError as error:
         raise FileError(
             f"cannot write {path}: {why(error)}; finished parts are kept, and the same command "
             "resumes"
         ) from None
-    finally:
-        beside.unlink(missing_ok=True)

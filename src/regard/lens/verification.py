@@ -19,7 +19,7 @@ from regard.lens.estimation import LEAST, Candidate, StepLinks, estimate_links
 from regard.lens.link_steps import link_steps, row_steps
 from regard.lens.measures import agreement
 from regard.lens.predictions import Prediction
-from regard.lens.why import Flip, LinkEffect, Why, WordEffect
+from regard.lens.why import Flip, LinkEffect, Why, WordEffect, most_looked_at
 
 CUT, CONTROL = 32, 16
 """The default numbers of links to cut: the strongest, and others at random."""
@@ -55,8 +55,7 @@ def why(
             _flip(prediction, strongest, measured[: len(strongest)]),
         )
     before = prediction.baseline
-    real = [i for i, one in enumerate(words) if not one.special] or range(len(words))
-    looked = max(real, key=lambda i: words[i].looked)
+    looked = most_looked_at(words, step.effects)
     where = (words[looked].layer, words[looked].head)
     return Why(
         text=prediction.words.text,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ CLEAR = 0.02
 """The loss of probability from which on a word counts as mattering."""
 ALSO = 0.9
 """The weight from which on a second word is mentioned."""
+NEARLY = 0.95
+"""The share of the largest weight from which on a word is looked at as much."""
 SHOWN = 8
 """The number of links in the printed table."""
 
@@ -147,8 +150,8 @@ class Why:
 
     @property
     def looked_at(self) -> WordEffect:
-        """The word with the most attention, special tokens aside."""
-        return max(self._real, key=lambda one: one.looked)
+        """The word with the most attention; see `most_looked_at`."""
+        return self.words[most_looked_at(self.words, self.effects)]
 
     @property
     def matters_most(self) -> WordEffect:
@@ -213,11 +216,13 @@ class Why:
             lost = round(100 * other.matters)
             points = "1 point" if lost == 1 else f"{lost} points"
             cost = f"costs {points}" if lost > 0 else "costs nothing"
-            just = "just as much" if looked is most else "most"
-            found.append(
-                f"It looks at *{other.word}* {just} ({other.looked:.2f}{_at(other)}), but cutting "
-                f"that {cost}."
-            )
+            if looked is most:
+                found.append(
+                    f"It looks at *{other.word}* just as much ({other.looked:.2f}{_at(other)}), "
+                    f"but cutting that {cost}."
+                )
+            else:
+                found.append(f"Cutting its links to *{other.word}* {cost}.")
         return found
 
     def _flipping(self) -> str:
@@ -239,6 +244,7 @@ class Why:
         data = {**vars(self), "steps": self.steps.to_data(), "conclusion": self.conclusion}
         data["heads"] = {"attention": data.pop("attention"), "effect": data.pop("effects")}
         data["flip"] = None if self.flip is None else asdict(self.flip)
+        data["looked_at"] = most_looked_at(self.words, self.effects)
         del data["row"], data["texts"]
         for name in ("links", "control", "words"):
             data[name] = [asdict(one) for one in data[name]]
@@ -293,6 +299,21 @@ class Why:
         if self.note:
             lines += ["", self.note]
         return "\n".join(lines)
+
+
+def most_looked_at(
+    words: Sequence[WordEffect], effects: Float[Tensor, "layers heads words"]
+) -> int:
+    """The number of the word with the most attention, special tokens aside.
+
+    Of several with nearly as much, the one at the end of the link with the largest estimated
+    effect: a softmax that is saturated gives several words a weight of 1, each in another head.
+    """
+    real = [i for i, one in enumerate(words) if not one.special] or list(range(len(words)))
+    largest = max(words[i].looked for i in real)
+    most = [i for i in real if words[i].looked >= NEARLY * largest]
+    strongest = effects.flatten(0, 1).amin(0).tolist()
+    return min(most, key=lambda i: (strongest[i], -words[i].looked))
 
 
 def _marked(link: LinkEffect) -> str:

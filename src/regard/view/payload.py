@@ -39,8 +39,8 @@ STEPS_BUDGET = 1_000_000
 """Size up to which a saved page has the six steps of every word by default."""
 UNIT = 65_535
 """A weight of 1; the error of a weight is 1/131,070 at most."""
-VECTORS = ("q", "k", "v", "output")
-"""Vectors of the six steps of a finding."""
+VECTORS, BY_WORD = ("q", "output"), ("k", "v")
+"""Vectors of the six steps of a finding: of the row, and of each input word."""
 STRONGEST = 8
 """Strongest keys per row whose steps are kept of a long text, beside the chosen words."""
 
@@ -113,7 +113,10 @@ def empty() -> dict[str, Any]:
 
 
 def findings_data(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Findings as JSON data; vectors that several share, as in cross-attention, are sent once."""
+    """Findings as JSON data; vectors that several share, as in cross-attention, are sent once.
+
+    Keys and values are shared word by word: only those of several tokens depend on the finding.
+    """
     shared: dict[str, int] = {}
     packed: list[dict[str, Any]] = []
 
@@ -124,7 +127,16 @@ def findings_data(findings: Sequence[Finding]) -> dict[str, Any]:
             packed.append(one)
         return shared[one["data"]]
 
-    rows = [{n: once(x) if n in VECTORS else x for n, x in one.row.items()} for one in findings]
+    def row(values: Mapping[str, Any]) -> dict[str, Any]:
+        whole = {name: once(values[name]) for name in VECTORS if name in values}
+        words = {
+            name: [once(one) for one in np.moveaxis(np.asarray(values[name]), 2, 0)]
+            for name in BY_WORD
+            if name in values
+        }
+        return {**values, **whole, **words}
+
+    rows = [row(one.row) for one in findings]
     found = [
         {**vars(one), "row": row, "reads": [vars(read) for read in one.reads]}
         for one, row in zip(findings, rows, strict=True)

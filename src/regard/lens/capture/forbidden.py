@@ -16,7 +16,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from regard.attention.call import Call
-from regard.attention.mask_kinds import ALL, SOME, Cover, Device, Edges
+from regard.attention.mask import ALL, SOME, Cover, Device, Edges
 from regard.attention.masks import Dense, Mask
 from regard.attention.operation import Result
 from regard.lens.capture.positions import LOWEST

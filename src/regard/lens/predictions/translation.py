@@ -17,7 +17,7 @@ from regard.lens.capture import Cut, Seen, cut, watch
 from regard.lens.decoding import continue_draft
 from regard.lens.predictions.prediction import Axis, Prediction, in_rows
 from regard.text.words import WORD, Words
-from regard.translate.alignment import default_layer
+from regard.translate.alignment import ALIGNING
 
 PRONOUNS = ("it", "its", "they", "them", "their")
 """English pronouns whose translation depends on what they refer to."""
@@ -92,11 +92,11 @@ class Translated:
     def alignment(self) -> tuple[tuple[int, int], ...]:
         """For each written word, the source word that it attends to most.
 
-        By the mean over the heads of the decoder layer that aligns best.
+        By the mean over the heads of the decoder layers that align best.
         """
         if not self.tokens:
             return ()
-        weights = self._to_source[default_layer(len(self._to_source))]
+        weights = self._to_source[-ALIGNING:].mean(0)
         return tuple(
             (unit, int(weights[self.written.tokens_of(unit)].mean(0).argmax()))
             for unit, is_word in enumerate(self.written.is_word)

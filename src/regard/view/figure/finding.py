@@ -124,7 +124,7 @@ def finding(why: Data) -> Finding:
     """The finding from the data of a `Why`."""
     output = [clean(word) for word in why["output_words"]] or [clean(why["word"])]
     alone = not why["output_words"]
-    selected = _most(why["words"], "looked")
+    selected = why["looked_at"]
     names = _names(why["words"])
     heads = why["heads"]
     return Finding(
@@ -169,10 +169,10 @@ def _kind(why: Data) -> str:
     return "next" if why["place"] == "decoder" else "choice"
 
 
-def _most(words: Sequence[Data], what: str) -> int:
-    """The word with the largest number, special tokens aside."""
+def _matters_most(words: Sequence[Data]) -> int:
+    """The word whose links cost most when cut, special tokens aside."""
     real = [i for i, one in enumerate(words) if not one["special"]] or range(len(words))
-    return max(real, key=lambda i: float(words[i][what]))
+    return max(real, key=lambda i: float(words[i]["matters"]))
 
 
 def _names(words: Sequence[Data]) -> list[str]:
@@ -223,7 +223,7 @@ def _output(why: Data, one: Data, flips: bool, writes: str) -> list[str]:
 def _headline(why: Data, names: Sequence[str], i: int, selected: int) -> list[Span]:
     words, kind = why["words"], _kind(why)
     begin = "{word:look} attends " if kind == "vector" else "When it {verb} {word:look}, it looks "
-    to, most = "to" if kind == "vector" else "at", _most(words, "matters")
+    to, most = "to" if kind == "vector" else "at", _matters_most(words)
     if i != selected:
         several = len(why["heads"]["attention"][0]) > 1
         end = to + " {key:look} with " + ("at most " if several else "") + "{looked}."
@@ -288,9 +288,20 @@ def _labels(why: Data) -> dict[str, str]:
     kind, at = _kind(why), why["position"]
     told = labels(kind, word=clean(why["word"]), instead=clean(why["instead"]))
     if kind == "translation" and at:
-        last = why["output_words"][max(0, at - 2) : at]
-        told["before"] = f"after “{'… ' if at > 2 else ''}{clean(' '.join(last))}”"
+        told["before"] = f"after “{clean(_ending(why['output_words'][:at]))}”"
     return told
+
+
+def _ending(words: Sequence[str]) -> str:
+    """The last two words and the punctuation between and behind them, as they are written.
+
+    >>> _ending(["Straße", "nicht", ",", "weil"]), _ending(["Das", "Tier"])
+    ('… nicht, weil', 'Das Tier')
+    """
+    places = [i for i, word in enumerate(words) if word.strip(MARKS)]
+    first = places[-2] if len(places) > 1 else 0
+    told = "".join(f" {word}" if word.strip(MARKS) else word for word in words[first:]).strip()
+    return f"… {told}" if first else told
 
 
 def _python(why: Data) -> str:

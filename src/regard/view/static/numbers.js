@@ -24,8 +24,8 @@
  * @typedef {object} Row The numbers of the six steps, for the input words `words`.
  * @property {number[]} words
  * @property {Packed} q
- * @property {Packed} k
- * @property {Packed} v
+ * @property {Packed[]} k Of each word.
+ * @property {Packed[]} v
  * @property {Packed} output
  * @property {number[][][]} product
  * @property {(number | null)[][][]} scaled

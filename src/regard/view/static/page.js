@@ -238,7 +238,10 @@ function show(root, payload, host) {
 function unpacked({ findings, vectors }) {
   return findings.map((finding) => {
     const row = /** @type {Record<string, unknown>} */ ({ ...finding.row });
-    for (const name of ["q", "k", "v", "output"]) row[name] = vectors[Number(row[name])];
+    for (const name of ["q", "output"]) row[name] = vectors[Number(row[name])];
+    for (const name of ["k", "v"]) {
+      row[name] = /** @type {number[]} */ (row[name])?.map((place) => vectors[place]);
+    }
     return { ...finding, row: /** @type {any} */ (row) };
   });
 }

@@ -116,8 +116,8 @@ function linkNumbers(finding, { word, layer, head }) {
   if (at < 0) return null;
   return {
     q: vector(row.q, layer, head),
-    k: vector(row.k, layer, head, at),
-    v: vector(row.v, layer, head, at),
+    k: vector(row.k[at], layer, head),
+    v: vector(row.v[at], layer, head),
     output: vector(row.output, layer, head),
     product: row.product[layer][head][at],
     scaled: row.scaled[layer][head][at],
