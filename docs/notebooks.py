@@ -1,7 +1,7 @@
 """Pages as notebooks: ``python docs/notebooks.py FOLDER [page …]`` writes one for each page with code.
 
-A notebook has the text and the code of the page, so it runs wherever regard is installed. The
-pictures that its code saves are shown by a cell of their own.
+A notebook has the text and the code of the page, and the text files that the page links to, so it
+runs wherever regard is installed. The pictures that its code saves are shown by a cell of their own.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ def notebook(page: Path) -> Any:
         made = "\n".join(f'Path("{folder}").mkdir(parents=True, exist_ok=True)' for folder in pictures)
         shows = "from pathlib import Path\n\nfrom IPython.display import SVG, display\n\n"
         cells.append(new_code_cell(f"{shows}{made}    # pictures go here"))
+    for name in dict.fromkeys(re.findall(r"\]\(([^)/]+\.txt)\)", text)):
+        content = page.with_name(name).read_text(encoding="utf-8")
+        cells.append(new_code_cell(f"%%writefile {name}\n{content.strip()}"))
     end = 0
     for match in PIECE.finditer(text):
         cells.append(new_markdown_cell(text[end : match.start()].strip()))

@@ -121,6 +121,13 @@ def test_every_page_is_a_notebook_too(tmp_path: Path) -> None:
                 assert block["code"].strip() in code
 
 
+def test_a_notebook_brings_the_text_files_of_its_page() -> None:
+    page = ROOT / "docs" / "beyond" / "summaries.md"
+    first = next(c for c in script("notebooks").notebook(page).cells if c.cell_type == "code")
+    text = page.with_name("the-river.txt").read_text(encoding="utf-8")
+    assert first.source == f"%%writefile the-river.txt\n{text.strip()}"
+
+
 def test_a_notebook_runs(tmp_path: Path) -> None:
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
