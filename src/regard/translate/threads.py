@@ -16,6 +16,9 @@ from regard.text import by_length
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+BATCHES = 2
+"""The least number of batches of a thread, so that all threads finish at about the same time."""
+
 
 def available_cores() -> int:
     """Cores that this process may use: its affinity mask, or fewer if PyTorch was given fewer."""
@@ -67,7 +70,7 @@ def in_batches(
     >>> in_batches(lambda rows: [f"item {i}" for i in rows], [3, 9, 4], budget=20)
     ['item 0', 'item 1', 'item 2']
     """
-    each = -(-len(lengths) // useful(threads))  # a batch for every thread
+    each = -(-len(lengths) // (BATCHES * useful(threads)))
     batches = list(by_length(lengths, budget, each))
     found: dict[int, Result] = {}
     for rows, results in zip(batches, in_threads(work, batches, threads), strict=True):
