@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from regard.cli import main
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer
 from regard.translate.model_files import save_model
+from tests.cli.result import Run
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
 
-class Ran(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-
-
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """``regard export …`` in this process, with a small model in the folder ``model``."""
+def run(program: Run, tmp_path: Path) -> Run:
+    """``regard export …``, with a small model in the folder ``model``."""
     tokenizer = Tokenizer.train(["a b c d e f"] * 9, size=11)
     config = TransformerConfig(
         vocabulary=11, width=8, encoder_depth=1, decoder_depth=1, heads=2, feed_forward=8
     )
     save_model(tmp_path / "model", Transformer(config))
     tokenizer.save(tmp_path / "model" / "tokenizer.json")
-
-    def run(*arguments: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["regard", "export", *arguments])
-        status = 0
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-        return Ran(status, *capsys.readouterr())
-
-    return run
+    return partial(program, "export")
 
 
 @pytest.mark.parametrize("more", [[], ["--to=ctranslate2", "--quantization=int8"]])

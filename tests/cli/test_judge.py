@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from regard.cli import main
+from tests.cli.result import Run
 
 ITEM = {
     "text": "The animal didn't cross the street because it was too tired.",
@@ -17,23 +16,13 @@ ITEM = {
     "instead": "sie",
     "evidence": "animal",
 }
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+def run(program: Run, tmp_path: Path) -> Run:
+    """``regard judge …``, with one item in ``items.jsonl``."""
     (tmp_path / "items.jsonl").write_text(json.dumps(ITEM) + "\n", encoding="utf-8")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["regard", "judge", *arguments])
-        status = 0
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-        return status, *capsys.readouterr()
-
-    return run
+    return partial(program, "judge")
 
 
 def test_table_picture_and_json(run: Run, tmp_path: Path) -> None:

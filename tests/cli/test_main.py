@@ -6,15 +6,11 @@ import subprocess
 import sys
 from importlib import metadata
 
-import pytest
-
-from regard.cli import main
+from tests.cli.result import Run
 
 
-def test_the_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["regard", "--version"])
-    main()
-    assert capsys.readouterr() == (f"regard {metadata.version('regard')}\n", "")
+def test_the_version(program: Run) -> None:
+    assert program("--version") == (0, f"regard {metadata.version('regard')}\n", "")
 
 
 def test_help_needs_no_torch() -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-from regard.cli import main
 from regard.translate.scoring import bleu, chrf
+from tests.cli.result import Run
 
 SAID = ["The cat sat on the mat.", "Ein Hund schläft hier jetzt."]
 RIGHT = ["The cat sat on a mat.", "Ein Hund schläft jetzt hier."]
@@ -25,32 +23,12 @@ ITEMS = """\
 """Of the second, the first target is wrong."""
 
 
-class Ran(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
-
-
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """``regard score …`` in this process, with the two files beside it."""
+def run(program: Run, tmp_path: Path) -> Run:
+    """``regard score …``, with the two files beside it; standard input is empty if not given."""
     for name, texts in (("said.de", SAID), ("right.de", RIGHT)):
         (tmp_path / name).write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-
-    def run(*arguments: str, stdin: bytes = b"") -> Ran:
-        monkeypatch.setattr(sys, "argv", ["regard", "score", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        status = 0
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-        return Ran(status, *capsys.readouterr())
-
-    return run
+    return partial(program, "score", stdin=b"")
 
 
 FILES = ("--hypothesis=said.de", "--reference=right.de")

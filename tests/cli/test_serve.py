@@ -18,10 +18,10 @@ from typing import IO, Any
 import pytest
 import torch
 
-from regard.cli import main
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer
 from regard.translate.model_files import save_model
+from tests.cli.result import Run
 
 TEXT = "The animal didn't cross the street."
 WAIT = 120
@@ -116,28 +116,28 @@ def test_the_log_names_requests_and_texts_only_if_asked(start: Start) -> None:
     assert "secret" not in err
 
 
-def failing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *options: str
-) -> str:
-    """The one line with which it fails."""
-    monkeypatch.setattr(sys, "argv", ["regard", "serve", *options])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.count("\n") == 1
-    return said.err
+Fail = Callable[..., str]
 
 
-def test_a_port_in_use(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], model: Path
-) -> None:
+@pytest.fixture
+def failing(program: Run) -> Fail:
+    """``regard serve …`` that cannot start: the one line with which it fails."""
+
+    def run(*options: str) -> str:
+        status, out, err = program("serve", *options)
+        assert (status, out) == (1, "")
+        assert err.count("\n") == 1
+        return err
+
+    return run
+
+
+def test_a_port_in_use(failing: Fail, model: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        said = failing(monkeypatch, capsys, "--model", str(model), "--port", str(port))
+        said = failing("--model", str(model), "--port", str(port))
     assert said == (
         f"regard: serve: port {port} of 127.0.0.1 is in use; choose another with --port, or 0 for "
         "a free one\n"
@@ -160,30 +160,21 @@ def test_a_port_in_use(
         (["--seconds", "nan"], "Limits: seconds expected above 0, got nan"),
     ],
 )  # fmt: skip
-def test_options_that_cannot_be(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    options: list[str],
-    sentence: str,
-) -> None:
-    said = failing(monkeypatch, capsys, "--model", "nowhere", "--port", "0", *options)
+def test_options_that_cannot_be(failing: Fail, options: list[str], sentence: str) -> None:
+    said = failing("--model", "nowhere", "--port", "0", *options)
     assert said == f"regard: {sentence}\n"
 
 
-def test_a_model_that_is_not_there(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = failing(monkeypatch, capsys, "--model", "nowhere", "--port", "0")
+def test_a_model_that_is_not_there(failing: Fail) -> None:
+    said = failing("--model", "nowhere", "--port", "0")
     assert said.startswith("regard: nowhere: no such folder; expected what `regard train` writes")
 
 
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
-def test_without_the_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: str
-) -> None:
+def test_without_the_extra(failing: Fail, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     for name in list(sys.modules):
         if name.split(".")[0] == missing or name.startswith("regard.serve"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)
-    said = failing(monkeypatch, capsys, "--port", "0")
+    said = failing("--port", "0")
     assert said == f"regard: serve: {missing} is not installed; pip install 'regard[serve]'\n"

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from regard.cli import main
 from regard.translate.config import SECTIONS
+from tests.cli.result import Run
 
-Run = Callable[..., tuple[int, str]]
+Train = Callable[..., tuple[int, str]]
 
 RECIPE = """
 preset = "tiny"
@@ -38,28 +37,23 @@ judge = "loss"
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """``regard train …`` in a folder with two small files and a recipe: status and last line."""
+def run(program: Run, tmp_path: Path) -> Train:
+    """``regard train …`` beside two small files and a recipe: its status and standard error."""
     chance = random.Random(0)
     lines = [" ".join(chance.choices(("a", "b", "cab", "bad"), k=6)) for _ in range(200)]
     text = "".join(f"{line}\n" for line in lines)
     (tmp_path / "train.en").write_text(text)
     (tmp_path / "train.de").write_text(text.upper())
     (tmp_path / "recipe.toml").write_text(RECIPE)
-    monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["regard", "train", *arguments])
-        try:
-            main()
-        except SystemExit as end:
-            return int(end.code or 0), capsys.readouterr().err.strip()
-        return 0, capsys.readouterr().err.strip()
+        result = program("train", *arguments)
+        return result.status, result.err.strip()
 
     return run
 
 
-def test_a_mix_from_the_command_line(run: Run, tmp_path: Path) -> None:
+def test_a_mix_from_the_command_line(run: Train, tmp_path: Path) -> None:
     source, target = ((tmp_path / f"train.{one}").read_text().splitlines() for one in ("en", "de"))
     pairs = [f"{a}\t{b}\n" for a, b in zip(source, target, strict=True)]
     (tmp_path / "a.tsv").write_text("".join(pairs[:120]))
@@ -81,12 +75,9 @@ def test_a_mix_from_the_command_line(run: Run, tmp_path: Path) -> None:
     assert "mix gives b=2.tsv -1.0, expected a number above 0" in told
 
 
-def test_every_field_is_an_option_with_help(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["regard", "train", "--help"])
-    main()
-    told = capsys.readouterr().out
+def test_every_field_is_an_option_with_help(program: Run) -> None:
+    status, told, _ = program("train", "--help")
+    assert status == 0
     for kind in SECTIONS.values():
         for field in fields(kind):
             assert f"--{field.name.replace('_', '-')}" in told
@@ -97,7 +88,7 @@ def test_no_two_sections_share_a_field() -> None:
     assert len(names) == len(set(names))
 
 
-def test_options_go_before_the_file_and_the_file_before_the_preset(run: Run) -> None:
+def test_options_go_before_the_file_and_the_file_before_the_preset(run: Train) -> None:
     status, told = run("--config=recipe.toml", "--out=run", "--feed-forward=24", "--seed=5")
     assert status == 0, told
     config = json.loads(Path("run/config.json").read_text())
@@ -112,7 +103,7 @@ def test_options_go_before_the_file_and_the_file_before_the_preset(run: Run) -> 
     assert "BLEU" in picture
 
 
-def test_a_run_that_stops_early_has_a_picture_too(run: Run) -> None:
+def test_a_run_that_stops_early_has_a_picture_too(run: Train) -> None:
     options = ("--max-steps=90", "--patience=1", "--learning-rate=0")
     status, told = run("--config=recipe.toml", "--out=run", *options)
     assert status == 0, told
@@ -120,7 +111,7 @@ def test_a_run_that_stops_early_has_a_picture_too(run: Run) -> None:
     assert Path("run/progress.svg").read_text().startswith("<svg")
 
 
-def test_a_log_that_is_damaged_is_no_hindrance(run: Run) -> None:
+def test_a_log_that_is_damaged_is_no_hindrance(run: Train) -> None:
     assert run("--config=recipe.toml", "--out=run", "--quiet") == (0, "")
     with Path("run/log.jsonl").open("ab") as log:
         log.write(b'{"kind": "train", "step": 3}\n{"kind": "train", "st\xff')
@@ -129,7 +120,7 @@ def test_a_log_that_is_damaged_is_no_hindrance(run: Run) -> None:
     assert b"\xff" not in Path("run/log.jsonl").read_bytes()
 
 
-def test_quiet_says_nothing(run: Run) -> None:
+def test_quiet_says_nothing(run: Train) -> None:
     assert run("--config=recipe.toml", "--out=run", "--quiet") == (0, "")
 
 
@@ -157,7 +148,7 @@ def test_quiet_says_nothing(run: Run) -> None:
         ("[model", "recipe.toml: not TOML"),
     ],
 )
-def test_a_bad_recipe_is_told_in_one_line(run: Run, content: str, told: str) -> None:
+def test_a_bad_recipe_is_told_in_one_line(run: Train, content: str, told: str) -> None:
     Path("recipe.toml").write_text(content)
     status, said = run("--config=recipe.toml", "--out=run")
     assert status == 1
@@ -177,14 +168,16 @@ def test_a_bad_recipe_is_told_in_one_line(run: Run, content: str, told: str) -> 
         (("--weight-decay=nan",), "train: weight_decay=nan, expected a finite number"),
     ],
 )
-def test_a_bad_option_is_told_in_one_line(run: Run, arguments: tuple[str, ...], told: str) -> None:
+def test_a_bad_option_is_told_in_one_line(
+    run: Train, arguments: tuple[str, ...], told: str
+) -> None:
     status, said = run(*arguments, "--out=run")
     assert status == 1
     assert said.startswith(f"regard: {told}"), said
     assert "\n" not in said
 
 
-def test_an_unknown_option_is_refused(run: Run) -> None:
+def test_an_unknown_option_is_refused(run: Train) -> None:
     status, said = run("--lerning-rate=3", "--out=run")
     assert status == 2
     assert "--lerning-rate" in said

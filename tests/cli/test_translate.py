@@ -4,39 +4,29 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
-import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import IO, NamedTuple
+from typing import IO
 
 import pytest
 import torch
 
-from regard.cli import main
 from regard.text import Tokenizer
 from regard.translate import RunConfig, Sampling, Translator
 from regard.translate.checkpoint import Checkpoint, Checkpoints
 from regard.translate.model_files import save_model
+from tests.cli.result import Run
 
 SOURCE = Path(__file__).parents[2] / "src"
 LINES = ["one two.", "", "seven.", "ten ten four five."]
 SAID = ["eins zwei!", "", "sieben!", "zehn zehn vier fünf!"]
-
-
-class Ran(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ran]
 
 
 def dictionary() -> ModuleType:
@@ -61,20 +51,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """``regard translate …`` in this process, with these bytes as standard input."""
-
-    def run(*arguments: str, stdin: bytes = b"") -> Ran:
-        monkeypatch.setattr(sys, "argv", ["regard", "translate", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        status = 0
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-        return Ran(status, *capsys.readouterr())
-
-    return run
+def run(program: Run) -> Run:
+    """``regard translate …``; standard input is empty if not given."""
+    return partial(program, "translate", stdin=b"")
 
 
 def lines(texts: list[str]) -> bytes:

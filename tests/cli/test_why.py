@@ -4,33 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from regard.cli import main
+from tests.cli.result import Run
 
 TEXT = "The animal didn't cross the street because it was too tired."
 
 
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
-) -> tuple[int, str, str]:
-    """The status, the output and the errors of the program."""
-    monkeypatch.setattr(sys, "argv", ["regard", "why", *arguments])
-    status = 0
-    try:
-        main()
-    except SystemExit as error:
-        status = int(error.code or 0)
-    return status, *capsys.readouterr()
+@pytest.fixture
+def run(program: Run) -> Run:
+    """``regard why …``."""
+    return partial(program, "why")
 
 
-def test_the_three_answers(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, out, _ = run(monkeypatch, capsys, TEXT)
+def test_the_three_answers(run: Run) -> None:
+    _, out, _ = run(TEXT)
     lines = out.splitlines()
     assert lines[0] == "Why “es”?  pocket-en-de"
     at = lines.index(f"  {TEXT}")
@@ -45,8 +36,8 @@ def test_the_three_answers(
     assert max(map(len, lines)) <= 80
 
 
-def test_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(monkeypatch, capsys, TEXT, "--word=it", "--links=2", "--json")
+def test_json(run: Run) -> None:
+    status, out, _ = run(TEXT, "--word=it", "--links=2", "--json")
     data = json.loads(out)
     assert status == 0
     assert (data["word"], data["instead"], len(data["links"])) == ("es", "sie", 2)
@@ -62,29 +53,22 @@ def test_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
         ((TEXT, "--model=nowhere"), "no such folder"),
     ],
 )
-def test_bad_input_is_one_line(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: tuple[str, ...],
-    error: str,
-) -> None:
-    status, out, err = run(monkeypatch, capsys, *arguments)
+def test_bad_input_is_one_line(run: Run, arguments: tuple[str, ...], error: str) -> None:
+    status, out, err = run(*arguments)
     assert status == 1
     assert out == ""
     assert error in err
     assert err.count("\n") == 1
 
 
-def test_the_figure_and_the_page(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_figure_and_the_page(run: Run, tmp_path: Path) -> None:
     page, picture = tmp_path / "it.html", tmp_path / "it.svg"
     asked = (TEXT, "--word", "es", "--links", "2", "--html", str(page), "--svg", str(picture))
-    status, out, _ = run(monkeypatch, capsys, *asked)
+    status, out, _ = run(*asked)
     assert status == 0
     assert "Does it matter?" in out
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert picture.read_text(encoding="utf-8").startswith("<svg ")
-    status, _, told = run(monkeypatch, capsys, TEXT, "--html", str(picture))
+    status, _, told = run(TEXT, "--html", str(picture))
     assert status != 0
     assert "expected a file that ends in .html" in told

@@ -89,6 +89,14 @@ def word_piece() -> tokenizers.Tokenizer:
     return inner
 
 
+@pytest.fixture(scope="module")
+def word_piece_ids(word_piece: tokenizers.Tokenizer) -> list[int]:
+    """The tokens of the whole text, special ones included."""
+    copy = tokenizers.Tokenizer.from_str(word_piece.to_str())
+    copy.no_truncation()
+    return list(copy.encode(TEXT).ids)
+
+
 @pytest.fixture(scope="session")
 def bert() -> Callable[..., Any]:
     """What makes a small BERT, the same each time, whose weights are large enough to matter."""

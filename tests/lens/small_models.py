@@ -68,6 +68,20 @@ class Block(nn.Module):
         return x
 
 
+class Stack(nn.Module):
+    """Three layers of self-attention in a row, then cross-attention to a memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Attention() for _ in range(3)])
+        self.cross = Attention()
+
+    def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
+        for layer in self.layers:
+            x = x + layer(x)
+        return x if memory is None else x + self.cross(x, memory)
+
+
 def unchanged(model: nn.Module, *args: Tensor, **options: object) -> Seen:
     """What is seen of a model whose output watching does not change by a bit."""
     torch.manual_seed(1)

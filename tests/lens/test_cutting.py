@@ -11,48 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import regard
-from regard.errors import OptionError
 from regard.lens import Cut, cut, watch
 from regard.nn import LanguageModel, Transformer, TransformerConfig
-
-MODES = [torch.no_grad, torch.enable_grad, torch.inference_mode]
-B, H, N, M, D = 2, 3, 5, 7, 4
-WIDTH = H * D
-
-
-class Attention(nn.Module):
-    """Self- or cross-attention, written by hand."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.q, self.k, self.v = (nn.Linear(WIDTH, WIDTH) for _ in range(3))
-
-    def forward(self, x: Tensor, context: Tensor | None = None, **options: Any) -> Tensor:
-        context = x if context is None else context
-        q, k, v = (
-            layer(y).view(len(y), -1, H, D).transpose(1, 2)
-            for layer, y in ((self.q, x), (self.k, context), (self.v, context))
-        )
-        return F.scaled_dot_product_attention(q, k, v, **options).transpose(1, 2).flatten(2)
-
-
-class Stack(nn.Module):
-    """Three layers in a row."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList([Attention() for _ in range(3)])
-        self.cross = Attention()
-
-    def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
-        for layer in self.layers:
-            x = x + layer(x)
-        return x if memory is None else x + self.cross(x, memory)
-
-
-@pytest.fixture
-def x() -> Tensor:
-    return torch.randn(B, N, WIDTH)
+from tests.lens.small_models import MODES, WIDTH, Attention, B, D, H, M, N, Stack
 
 
 def allowed(*pairs: tuple[int, int], q: int = N, k: int = N) -> Tensor:
@@ -350,93 +311,6 @@ def test_positions_with_a_cache_are_those_of_the_text() -> None:
         assert (weights[:, :, 7, :8] > 0).all()
 
 
-def test_errors(x: Tensor) -> None:
-    model = Stack()
-    for edges, options, message in (
-        (
-            [(0, 9)],
-            {},
-            "cut: the link (0, 9) never came up: there were 5 queries and 5 keys, numbered from 0, "
-            "in 'layers.0', 'layers.1', 'layers.2'",
-        ),
-        (
-            [(0, 9), (9, 0), (0, 1)],
-            {"layers": "layers.1"},
-            "cut: the link (0, 9) never came up, nor did 1 more: there were 5 queries and 5 keys, "
-            "numbered from 0, in 'layers.1'",
-        ),
-        (
-            [(0, 1)],
-            {"layers": 7},
-            "cut: the link (0, 1) never came up: no self-attention was seen in layer 7; there was "
-            "self-attention in 'layers.0', 'layers.1', 'layers.2'",
-        ),
-        (
-            [(0, [1, 2])],
-            {"kind": "cross"},
-            "cut: the link (0, [1, 2]) never came up: no cross-attention was seen in the model; "
-            "there was self-attention in 'layers.0', 'layers.1', 'layers.2' (say kind='self' to "
-            "cut it)",
-        ),
-        (
-            [(0, 1)],
-            {"layers": "layer.1"},
-            "cut: layer 'layer.1' is no module of the model; did you mean 'layers.1'?",
-        ),
-        (
-            [(0, 1)],
-            {"layers": "???"},
-            "cut: layer '???' is no module of the model; list(seen) has their names",
-        ),
-        (
-            [(0, 1)],
-            {"heads": 3},
-            "cut: heads=3, but there are 3 heads in 'layers.0', numbered from 0",
-        ),
-        (
-            [Cut(0, 1, row=2)],
-            {},
-            "cut: row=2, but there are 2 sequences in the batch in 'layers.0', numbered from 0",
-        ),
-    ):
-        with pytest.raises(OptionError) as caught, cut(model, edges, **options):
-            model(x)
-        assert str(caught.value) == message
-    with cut(model, [(0, 99)]):
-        pass  # the model did not run
-
-
-@pytest.mark.usefixtures("as_users_run")
-def test_bad_links(x: Tensor) -> None:
-    model = Attention()
-    for edge, message in (
-        (3, "cut: edge 3, expected a pair (from, to) of positions"),
-        ((1, 2, 3), "cut: edge (1, 2, 3), expected a pair (from, to) of positions"),
-        (
-            (0, "it"),
-            "cut: key='it', expected a whole number or several; words become positions by the "
-            "tokenizer that belongs to the model",
-        ),
-        ((None, 1), "cut: a link needs both a query and a key, two positions"),
-        (
-            (0.5, 1),
-            "cut: query=0.5, expected a whole number or several; words become positions by the "
-            "tokenizer that belongs to the model",
-        ),
-    ):
-        with pytest.raises(OptionError) as caught:
-            cut(model, [edge]).__enter__()
-        assert str(caught.value) == message
-    with pytest.raises(OptionError) as caught:
-        cut(model, [(0, 1)], kind="both").__enter__()
-    assert str(caught.value) == "cut: kind='both', expected 'self' or 'cross'"
-    with pytest.raises(OptionError, match="model is str"):
-        cut("bert", [(0, 1)]).__enter__()
-    compiled = torch.compile(model, backend="eager")
-    with pytest.raises(OptionError, match="cut: the model is compiled"):
-        cut(compiled, [(0, 1)]).__enter__()
-
-
 def test_attend_by_hand_is_cut_too(x: Tensor) -> None:
     class Own(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
@@ -447,10 +321,3 @@ def test_attend_by_hand_is_cut_too(x: Tensor) -> None:
         output = model(x)
     mask = regard.causal & regard.dense(allowed((3, 1)))
     close(output, regard.attend(x, x, x, mask=mask))
-
-
-def test_a_model_without_attention_says_what_it_called() -> None:
-    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU())
-    message = "cut: Sequential ran, but made no call of attention .* addmm × 1, relu × 1"
-    with pytest.raises(OptionError, match=message), cut(model, [(0, 1)]):
-        model(torch.randn(2, 4))

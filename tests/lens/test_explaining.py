@@ -16,26 +16,24 @@ from regard.errors import OptionError
 from regard.lens import Lens, cut
 from regard.lens.attribution import VERIFIED
 from regard.lens.estimation import estimate_links, step_links
-from regard.lens.explanation import METHODS, Effect, turned
+from regard.lens.explanation import METHODS
 from regard.lens.measures import agreement, measure, rollout
 from regard.lens.predictions.stack import VectorPrediction
-from regard.nn import Classifier, LanguageModel, TransformerConfig
+from regard.nn import LanguageModel, TransformerConfig
 from regard.text import Tokenizer
-from regard.translate import Translator
 
 transformers = pytest.importorskip("transformers", reason="needs the extra hf")
 
 TEXT = "The animal didn't cross the street because it was too tired."
-LINES = [TEXT, "The street was too wide.", "Das Tier war zu müde.", "because the bat hit it"]
 
 
 def test_attention_is_what_eager_attention_returns(
-    word_piece: tokenizers.Tokenizer, bert: Callable[..., Any]
+    word_piece: tokenizers.Tokenizer, word_piece_ids: list[int], bert: Callable[..., Any]
 ) -> None:
     model = bert()
     e = Lens(model, word_piece).explain(TEXT, "it")
     eager = bert(attn_implementation="eager")
-    ids = torch.tensor([word_piece_ids(word_piece)])
+    ids = torch.tensor([word_piece_ids])
     with torch.no_grad():
         expected = eager(ids, output_attentions=True).attentions
     names = ["[CLS]", "The", "animal", "didn't", "cross", "the", "street", "because", "it"]
@@ -47,12 +45,6 @@ def test_attention_is_what_eager_attention_returns(
         torch.testing.assert_close(e.attention[layer], by_hand, atol=1e-5, rtol=0)
     torch.testing.assert_close(e.scores("attention"), e.attention.mean((0, 1)))
     torch.testing.assert_close(e.scores("attention", 1, 2), e.attention[1, 2])
-
-
-def word_piece_ids(inner: tokenizers.Tokenizer) -> list[int]:
-    copy = tokenizers.Tokenizer.from_str(inner.to_str())
-    copy.no_truncation()
-    return list(copy.encode(TEXT).ids)
 
 
 def test_norm_is_weight_times_what_the_head_passes_on(
@@ -178,52 +170,6 @@ def test_every_pair_at_once(lens: Lens) -> None:
     torch.testing.assert_close(every[e.word], e.knockout, atol=1e-5, rtol=1e-4)
 
 
-def test_how_much_less_likely_the_translation_gets(lens: Lens, translator: Translator) -> None:
-    e = lens.explain(TEXT, "it")
-    [found] = translator.translate([TEXT])
-    assert e.said == found.text
-    assert e.probability is not None
-    ids = translator.tokenizer.encode(TEXT)
-    said = list(found._parts[0].found.tokens)
-    source = torch.tensor([[*ids, Tokenizer.end]])
-    target = torch.tensor([[Tokenizer.start, *said]])
-
-    def likely() -> torch.Tensor:
-        with torch.no_grad():
-            logs = translator.model(source, target)[0].log_softmax(-1)
-        return logs[range(len(said) + 1), [*said, Tokenizer.end]].sum()
-
-    whole = likely()
-    names = e.layers
-    with cut(translator.model, [(e.words.tokens_of(e.word), e.words.tokens_of(1))], layers=names):
-        without = likely()
-    torch.testing.assert_close(e.probability[1], whole - without, atol=1e-4, rtol=1e-4)
-
-
-def test_what_it_says_without_a_link(lens: Lens, translator: Translator) -> None:
-    e = lens.explain(TEXT, "it")
-    assert 1 <= len(e.effects) <= 3
-    for effect in e.effects:
-        edge = (e.words.tokens_of(e.word), e.words.tokens_of(effect.word))
-        with cut(translator.model, [edge], layers=e.layers):
-            [found] = translator.translate([TEXT])
-        assert effect.text == found.text
-    assert "Without its link to “" in e.conclusion
-
-
-def test_a_language_model_says_the_next_word(tokenizer: Tokenizer) -> None:
-    torch.manual_seed(5)
-    model = LanguageModel(TransformerConfig.preset("tiny", vocabulary=tokenizer.size)).eval()
-    e = Lens(model, tokenizer).explain("the street was", "was")
-    ids = torch.tensor([[Tokenizer.start, *tokenizer.encode("the street was")]])
-    with torch.no_grad():
-        best = int(model(ids)[0, -1].argmax())
-    assert e.said == tokenizer.decode([best])
-    assert e.names[0] == "<s>"
-    assert e.attention.shape == (4, 4, 4)
-    assert not e.translates
-
-
 def test_a_causal_model_is_said_to_see_nothing_later(tokenizer: Tokenizer) -> None:
     config = TransformerConfig.preset("tiny", vocabulary=tokenizer.size)
     lens = Lens(LanguageModel(config).eval(), tokenizer)
@@ -236,44 +182,6 @@ def test_a_causal_model_is_said_to_see_nothing_later(tokenizer: Tokenizer) -> No
     sink = replace(found, rollout=rollout).notes[1]
     assert sink.startswith(f"Rollout ends at {found.words.called(0)} (1.000): the first token")
     assert lens.explain(TEXT, ".").notes == []
-
-
-def test_a_next_word_without_a_spelling_goes_by_its_name(tokenizer: Tokenizer) -> None:
-    config = TransformerConfig.preset("tiny", vocabulary=tokenizer.size, output_bias=True)
-    model = LanguageModel(config).eval()
-    with torch.no_grad():
-        model.output_bias[Tokenizer.end] = 1e4  # which it says whatever it reads
-    lens = Lens(model, tokenizer)
-    e = lens.explain("the street was", "was", most=1)
-    assert e.said == "</s>"
-    assert "\nnext: </s>\n" in str(e)
-    assert lens.without("the street", [("street", "the")]).after == "</s>"
-
-
-def test_a_next_word_of_transformers_without_a_spelling(
-    tokenizer: Tokenizer, sizes: dict[str, Any]
-) -> None:
-    """The end, half a character, and one that the tokenizer does not have."""
-    torch.manual_seed(3)
-    config = transformers.GPT2Config(vocab_size=tokenizer.size + 3, **sizes["gpt2"])
-    lens = Lens(transformers.GPT2LMHeadModel(config).eval(), tokenizer._inner)
-    lens.explain("the street", "street", most=1)
-    byte = tokenizer.encode("ü")
-    assert [
-        lens._adapter.detokenize([i]) for i in (Tokenizer.end, byte[-1], tokenizer.size + 1)
-    ] == [
-        "</s>",
-        tokenizer.tokens(byte)[-1],
-        f"token {tokenizer.size + 1}",
-    ]
-
-
-def test_a_next_word_that_cannot_be_seen_is_spelled_out(lens: Lens) -> None:
-    e = replace(
-        lens.explain(TEXT, "it", most=1), said="\n", translates=False, effects=(Effect(1, "it"),)
-    )
-    assert "\nnext: '\\n'\n" in str(e)
-    assert e.conclusion.endswith("the next word changes from '\\n' to “it”.")
 
 
 def test_words_that_cannot_be_seen_agree_with_nothing(tokenizer: Tokenizer) -> None:
@@ -289,17 +197,6 @@ def test_words_that_cannot_be_seen_agree_with_nothing(tokenizer: Tokenizer) -> N
         e.names[i] for i in sorted(range(1, 4), key=lambda i: -float(e.scores("attention")[i]))
     ]
     assert e.conclusion.count("#1") >= 1  # there are two of each
-
-
-def test_a_classifier_says_nothing(tokenizer: Tokenizer) -> None:
-    torch.manual_seed(5)
-    model = Classifier(TransformerConfig.preset("tiny", vocabulary=tokenizer.size), 2)
-    model.train()
-    e = Lens(model, tokenizer).explain("the street was wide", "wide")
-    assert e.said is e.probability is e.agreement_with_probability is None
-    assert model.training  # as it was
-    again = Lens(model, tokenizer).explain("the street was wide", "wide")
-    assert torch.equal(e.knockout, again.knockout)  # without dropout
 
 
 def test_only_so_many_links_are_cut(lens: Lens) -> None:
@@ -374,12 +271,6 @@ def test_an_encoder_without_a_configuration(word_piece: tokenizers.Tokenizer) ->
     assert Lens(model, word_piece).explain(TEXT, "it").attention.shape[:2] == (1, 2)
 
 
-def test_turned() -> None:
-    assert turned("weil es zu müde war", "weil sie zu müde war") == "from “es” to “sie”"
-    assert turned("a b c", "a x y c") == "from “b” to “x y”"
-    assert turned("a b", "a") == "from “a b” to “a”"
-
-
 def test_half_precision_is_explained(
     word_piece: tokenizers.Tokenizer, bert: Callable[..., Any]
 ) -> None:
@@ -393,7 +284,7 @@ def test_half_precision_is_explained(
 
 
 def test_layers_that_share_their_weights_are_layers_each(
-    word_piece: tokenizers.Tokenizer,
+    word_piece: tokenizers.Tokenizer, word_piece_ids: list[int]
 ) -> None:
     torch.manual_seed(2)
     config = transformers.AlbertConfig(
@@ -407,7 +298,7 @@ def test_layers_that_share_their_weights_are_layers_each(
     e = lens.explain(TEXT, "it", tokens=True)
     model.set_attn_implementation("eager")
     with torch.no_grad():
-        expected = model(torch.tensor([word_piece_ids(word_piece)]), output_attentions=True)
+        expected = model(torch.tensor([word_piece_ids]), output_attentions=True)
     assert e.attention.shape[:2] == (3, 3)
     for layer, weights in enumerate(expected.attentions):
         torch.testing.assert_close(e.attention[layer], weights[0, :, 10], atol=1e-5, rtol=0)
@@ -416,31 +307,3 @@ def test_layers_that_share_their_weights_are_layers_each(
         e.scores("knockout", 0)
     assert len(e.view().layers) == 3
     assert lens.summary(TEXT).entropy.shape == (3, 3)
-
-
-def test_a_translator_of_transformers_says_what_it_generates(
-    word_piece: tokenizers.Tokenizer, sizes: dict[str, Any]
-) -> None:
-    torch.manual_seed(4)
-    config = transformers.MarianConfig(vocab_size=20, **sizes["marian"])
-    model = transformers.MarianMTModel(config).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    lens = Lens(model, word_piece)
-    ids = torch.tensor([word_piece_ids(word_piece)])
-    e = lens.explain(TEXT, "it")
-    written = model.generate(
-        ids, num_beams=5, do_sample=False, max_new_tokens=2 * ids.shape[1] + 10
-    )
-    said = [int(i) for i in written[0][1:] if int(i) not in (0, 3)]
-    assert e.said == lens._adapter.detokenize(said)
-    looks, at = (e.words.tokens_of(e.words.find(word)) for word in ("it", "animal"))
-    with cut(model.get_encoder(), [(looks, at)]), torch.no_grad():
-        last = model.get_encoder()(ids).last_hidden_state
-    output = transformers.modeling_outputs.BaseModelOutput(last_hidden_state=last)
-    changed = model.generate(
-        ids, encoder_outputs=output, num_beams=5, do_sample=False,
-        max_new_tokens=2 * ids.shape[1] + 10,
-    )  # fmt: skip
-    instead = [int(i) for i in changed[0][1:] if int(i) not in (0, 3)]
-    assert lens.without(TEXT, [("it", "animal")]).after == lens._adapter.detokenize(instead)

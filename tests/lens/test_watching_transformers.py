@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -11,41 +10,21 @@ import torch
 from torch import Tensor, nn
 
 from regard.lens import Seen, cut, watch
+from tests.lens.transformers_models import (
+    GROUPED,
+    PAIR,
+    PICTURE,
+    SIZES,
+    T5,
+    B,
+    N,
+    Options,
+    build,
+    padded,
+    words,
+)
 
 transformers = pytest.importorskip("transformers", reason="needs the extra hf")
-
-B, N = 2, 9
-Options = dict[str, Any]
-
-SIZES: Options = {
-    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
-    "vocab_size": 99, "max_position_embeddings": 256, "pad_token_id": 0, "bos_token_id": 1,
-    "eos_token_id": 2,
-}  # fmt: skip
-GROUPED = SIZES | {"num_key_value_heads": 2, "head_dim": 8}
-PAIR: Options = {
-    "vocab_size": 99, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2,
-    "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 64,
-    "decoder_ffn_dim": 64, "max_position_embeddings": 256, "pad_token_id": 0, "bos_token_id": 1,
-    "eos_token_id": 2, "decoder_start_token_id": 3,
-}  # fmt: skip
-PICTURE: Options = {
-    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
-    "image_size": 16, "patch_size": 4,
-}  # fmt: skip
-
-
-def words(length: int = N) -> Tensor:
-    return torch.randint(5, 99, (B, length))
-
-
-def padded(left: bool = False) -> Tensor:
-    there = torch.ones(B, N, dtype=torch.long)
-    if left:
-        there[1, :3] = 0
-    else:
-        there[1, 6:] = 0
-    return there
 
 
 def text() -> Options:
@@ -67,10 +46,6 @@ GPT2: Options = {
 DISTIL: Options = {
     "vocab_size": 99, "dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64,
     "max_position_embeddings": 64,
-}  # fmt: skip
-T5: Options = {
-    "vocab_size": 99, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4,
-    "decoder_start_token_id": 0,
 }  # fmt: skip
 SPEECH: Options = {
     "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64,
@@ -127,14 +102,6 @@ ARCHITECTURES: dict[str, tuple[str, Options, Callable[[], Options]]] = {
     "ViT": ("ViT", PICTURE, picture),
 }
 """By name: the prefix of the classes, the configuration, and what the model is given."""
-
-
-def build(prefix: str, options: Options, attention: str, head: str = "Model") -> Any:
-    """A model with random weights, the same ones each time."""
-    config = getattr(transformers, f"{prefix}Config")(**copy.deepcopy(options))
-    torch.manual_seed(0)
-    model = getattr(transformers, f"{prefix}{head}")
-    return model._from_config(config, attn_implementation=attention).eval()
 
 
 def unchanged(model: Any, run: Callable[[], Any]) -> Seen:
