@@ -3,69 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
-import pytest
 import torch
 from torch import Tensor
 
 from regard import attend, causal, padding, prefix, segments, window
-from regard.attention.kernels import blocked
 from regard.attention.masks import Mask
 from regard.attention.scores import Score
-from regard.errors import OptionError
+from tests.attention.kernel_cases import COARSE_BLOCKS, Masking, leaves, noise, ready, written
 
 INF, NAN = math.inf, math.nan
-HALF = (torch.bfloat16, torch.float16)
-DTYPES = (torch.float32, torch.float64, *HALF)
-# What computes a call; "many blocks" is blocked with blocks so small that short rows need many.
-every = pytest.mark.parametrize("regime", ["reference", "native", "plain", "many blocks", "fused"])
-fast = pytest.mark.parametrize("regime", ["native", "plain", "many blocks", "fused"])
-both = pytest.mark.parametrize("regime", ["plain", "many blocks"])
-differentiable = pytest.mark.parametrize("regime", ["reference", "plain", "many blocks"])
-Masking = Mask | Tensor | None
-
-
-@contextmanager
-def ready(regime: str, height: int = 32, width: int = 16, span: int = 2**13) -> Iterator[str]:
-    """The name of the kernel; for many blocks, with blocks so small that short rows need many."""
-    with pytest.MonkeyPatch.context() as patch:
-        if regime == "many blocks":
-            patch.setattr(blocked, "HEIGHT", height)
-            patch.setattr(blocked, "WIDTH", width)
-            patch.setattr(blocked, "SPAN", span)
-            patch.setattr(blocked, "PAIRWISE", 4)
-        try:
-            yield "blocked" if regime == "many blocks" else regime
-        except OptionError as error:
-            if "it has float32 and bfloat16" in str(error):
-                pytest.skip("refused")
-            raise
-
-
-def leaves(*given: Tensor) -> list[Tensor]:
-    return [x.detach().requires_grad_() for x in given]
-
-
-def noise(*sizes: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed)).to(dtype)
-
-
-def inputs(
-    q: int,
-    k: int,
-    *,
-    b: int = 2,
-    h: int = 3,
-    g: int | None = None,
-    d: int = 5,
-    e: int | None = None,
-    dtype: torch.dtype = torch.float32,
-) -> list[Tensor]:
-    g, e = g or h, e or d
-    sizes = ((b, h, q, d), (b, g, k, d), (b, g, k, e))
-    return [noise(*size, seed=i, dtype=dtype) for i, size in enumerate(sizes)]
 
 
 def plain(
@@ -167,10 +115,6 @@ def within_budget(
         assert error <= max(2 * budget, least), f"{name}: {error:.2e}, plainly {budget:.2e}"
 
 
-def written(mask: Masking, q: int, k: int) -> Tensor | None:
-    return mask.tensor(q, k) if isinstance(mask, Mask) else mask
-
-
 def check(
     regime: str,
     given: list[Tensor],
@@ -191,7 +135,7 @@ def check(
     doubles = [x.double() for x in arguments]
     exact = with_gradients(attended("reference"), doubles, upstream)
     plainly = with_gradients(lambda q, k, v, b=bias: plain(q, k, v, whole, b), arguments, upstream)
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         got = with_gradients(attended(kernel), arguments, upstream)
         with torch.no_grad():
             untracked = attended(kernel)(*arguments)

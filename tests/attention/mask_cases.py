@@ -37,7 +37,7 @@ Recipe = Callable[[], Pair]
 """Made only in the test: beartype throws dice, and a strategy may not."""
 
 
-def written(seen: Callable[[int, Tensor, Tensor], Tensor], q: int, k: int) -> Tensor:
+def from_predicate(seen: Callable[[int, Tensor, Tensor], Tensor], q: int, k: int) -> Tensor:
     """The mask ``(b, h, q, k)`` of which batch entry b is ``seen(b, positions, keys)``."""
     p, j = torch.arange(q)[:, None] + k - q, torch.arange(k)
     entries = [seen(b, p, j).expand(q, k) for b in range(BATCH)]
@@ -49,22 +49,22 @@ def singles(draw: st.DrawFn, q: int, k: int, kinds: tuple[str, ...]) -> Recipe:
     kind = draw(st.sampled_from(kinds))
     small = st.integers(0, max(q, k) + 1)
     if kind == "causal":
-        return lambda: (causal, written(lambda b, p, j: j <= p, q, k))
+        return lambda: (causal, from_predicate(lambda b, p, j: j <= p, q, k))
     if kind == "window":
         back, ahead = draw(small), draw(small)
         return lambda: (
             window(before=back, after=ahead),
-            written(lambda b, p, j: (j >= p - back) & (j <= p + ahead), q, k),
+            from_predicate(lambda b, p, j: (j >= p - back) & (j <= p + ahead), q, k),
         )
     if kind == "prefix":
         n = draw(small)
-        return lambda: (prefix(n), written(lambda b, p, j: j < n, q, k))
+        return lambda: (prefix(n), from_predicate(lambda b, p, j: j < n, q, k))
     many = draw(st.booleans())
     if kind == "padding":
         ends = draw(st.lists(st.integers(0, k), min_size=BATCH, max_size=BATCH))
         return lambda: (
             padding(ends if many else ends[0]),
-            written(lambda b, p, j: j < ends[b * many], q, k),
+            from_predicate(lambda b, p, j: j < ends[b * many], q, k),
         )
     generator = torch.Generator().manual_seed(draw(st.integers(0, 999)))
     often = draw(st.sampled_from([0.0, 0.1, 0.5, 0.9]))
@@ -72,7 +72,7 @@ def singles(draw: st.DrawFn, q: int, k: int, kinds: tuple[str, ...]) -> Recipe:
         marks = torch.rand(BATCH, k, generator=generator) < often
         return lambda: (
             keys(marks if many else marks[0]),
-            written(lambda b, p, j: marks[b * many][j], q, k),
+            from_predicate(lambda b, p, j: marks[b * many][j], q, k),
         )
     if kind in ("segments", "packed"):
         ids = torch.randint(0, 2 if kind == "packed" else 3, (BATCH, k), generator=generator)
@@ -80,7 +80,7 @@ def singles(draw: st.DrawFn, q: int, k: int, kinds: tuple[str, ...]) -> Recipe:
             ids = ids.cumsum(1)
         return lambda: (
             segments(ids if many else ids[0]),
-            written(lambda b, p, j: ids[b * many][p] == ids[b * many][j], q, k),
+            from_predicate(lambda b, p, j: ids[b * many][p] == ids[b * many][j], q, k),
         )
     axes = draw(
         st.sampled_from(

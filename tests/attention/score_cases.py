@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -12,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import Additive, Bilinear, Scaled
-from regard.attention.kernels import blocked
 from regard.attention.scores import Score
+from tests.attention.kernel_cases import BLOCKINGS, noise
 
 # Axes: batch 2, heads 6 over kv_heads 3, queries 5, keys 7, width 11; and keys of width 13.
 B, H, G, Q, K, D, E = 2, 6, 3, 5, 7, 11, 13
@@ -23,24 +22,7 @@ Pairwise = Callable[[Vector, Vector], float]
 close = partial(torch.testing.assert_close, rtol=0, atol=1e-12)
 
 
-def noise(*sizes: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*sizes, generator=generator, dtype=torch.float64)
-
-
-@contextmanager
-def tiny_blocks() -> Iterator[None]:
-    """The blocked kernel in blocks of 2 × 3, one block a span, one batch entry at a time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocked, "SPAN", 1)
-        patch.setattr(blocked, "HEIGHT", 2)
-        patch.setattr(blocked, "WIDTH", 3)
-        yield
-
-
-regimes = pytest.mark.parametrize(
-    "regime", [nullcontext, tiny_blocks], ids=["as it is", "tiny blocks"]
-)
+regimes = pytest.mark.parametrize("regime", BLOCKINGS, ids=["as it is", "tiny blocks"])
 
 
 def dot(q: Vector, k: Vector) -> float:

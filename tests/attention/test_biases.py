@@ -15,13 +15,10 @@ from torch import Tensor, nn
 
 from regard.attention.positions import ALiBi, Bias, RelativeBias
 from regard.errors import ShapeError
+from tests.attention.kernel_cases import float32_noise
 
 quick = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**31 - 1)
-
-
-def noise(*sizes: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 BIASES: dict[str, Callable[[], ALiBi | RelativeBias]] = {
@@ -51,7 +48,7 @@ def test_alibi_slopes_of_8_heads_are_the_papers() -> None:
 def test_alibi_under_a_causal_softmax_is_blooms(heads: int) -> None:
     bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
     n = 19
-    scores = noise(heads, n, n)
+    scores = float32_noise(heads, n, n)
     theirs = bloom.build_alibi_tensor(torch.ones(1, n), heads, torch.float32)
     later = torch.ones(n, n, dtype=torch.bool).triu(1)
     wanted, ours, unbiased = (

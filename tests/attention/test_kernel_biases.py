@@ -17,31 +17,36 @@ from regard.errors import OptionError
 from tests.attention.budget import (
     MASKS,
     batch,
-    both,
     check,
-    differentiable,
-    fast,
     from_above,
-    inputs,
-    leaves,
-    noise,
     plain,
-    ready,
     roundings,
     with_gradients,
     within_budget,
+)
+from tests.attention.kernel_cases import (
+    COARSE_BLOCKS,
+    both,
+    differentiable,
+    fast,
+    float32_inputs,
+    float32_noise,
+    inputs,
+    leaves,
+    noise,
+    ready,
     written,
 )
 
 BIASES: dict[str, Callable[[], Tensor]] = {
-    "(b,h,q,k)": lambda: noise(2, 6, 61, 67, seed=7),
-    "(h,q,k)": lambda: noise(6, 61, 67, seed=7),
-    "(q,k)": lambda: noise(61, 67, seed=7),
-    "(b,1,1,k)": lambda: noise(2, 1, 1, 67, seed=7),
-    "(q,1)": lambda: noise(61, 1, seed=7),
-    "(1,k)": lambda: noise(1, 67, seed=7),
-    "(k,q) transposed": lambda: noise(67, 61, seed=7).mT,
-    "every second": lambda: noise(61, 134, seed=7)[:, ::2],
+    "(b,h,q,k)": lambda: float32_noise(2, 6, 61, 67, seed=7),
+    "(h,q,k)": lambda: float32_noise(6, 61, 67, seed=7),
+    "(q,k)": lambda: float32_noise(61, 67, seed=7),
+    "(b,1,1,k)": lambda: float32_noise(2, 1, 1, 67, seed=7),
+    "(q,1)": lambda: float32_noise(61, 1, seed=7),
+    "(1,k)": lambda: float32_noise(1, 67, seed=7),
+    "(k,q) transposed": lambda: float32_noise(67, 61, seed=7).mT,
+    "every second": lambda: float32_noise(61, 134, seed=7)[:, ::2],
 }
 biases = pytest.mark.parametrize("bias", BIASES.values(), ids=BIASES.keys())
 
@@ -50,18 +55,18 @@ biases = pytest.mark.parametrize("bias", BIASES.values(), ids=BIASES.keys())
 @biases
 @pytest.mark.parametrize("name", ["none", "padding"])
 def test_tensor_bias(regime: str, bias: Callable[[], Tensor], name: str) -> None:
-    check(regime, inputs(61, 67, h=6, g=2), MASKS[name](61, 67), bias())
+    check(regime, float32_inputs(61, 67, h=6, g=2), MASKS[name](61, 67), bias())
 
 
 @both
 @biases
 @pytest.mark.parametrize("name", ["none", "causal"])
 def test_gradient_of_the_bias(regime: str, bias: Callable[[], Tensor], name: str) -> None:
-    check(regime, inputs(61, 67, h=6, g=2), MASKS[name](61, 67), bias(), bias_gradient=True)
+    check(regime, float32_inputs(61, 67, h=6, g=2), MASKS[name](61, 67), bias(), bias_gradient=True)
 
 
 def test_fused_refuses_a_bias_that_needs_a_gradient() -> None:
-    given, bias = inputs(7, 7), torch.zeros(7, 7, requires_grad=True)
+    given, bias = float32_inputs(7, 7), torch.zeros(7, 7, requires_grad=True)
     with pytest.raises(OptionError, match="no gradient to the bias"):
         attend(*given, bias=bias, kernel="fused")
     with torch.no_grad():
@@ -71,7 +76,7 @@ def test_fused_refuses_a_bias_that_needs_a_gradient() -> None:
 @both
 @pytest.mark.parametrize(("q", "k"), [(63, 65), (65, 63), (1, 64)])
 def test_alibi(regime: str, q: int, k: int) -> None:
-    given, alibi = inputs(q, k, b=batch(q, k), h=6, g=3), ALiBi(6)
+    given, alibi = float32_inputs(q, k, b=batch(q, k), h=6, g=3), ALiBi(6)
     upstream, mask = from_above(given), causal.tensor(q, k)
 
     def attended(kernel: str) -> Callable[..., Tensor]:
@@ -82,7 +87,7 @@ def test_alibi(regime: str, q: int, k: int) -> None:
     doubles = [x.double() for x in given]
     exact = with_gradients(lambda *x: plain(*x, mask=mask, bias=bias), doubles, upstream)
     plainly = with_gradients(lambda *x: plain(*x, mask=mask, bias=bias), given, upstream)
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         got = with_gradients(attended(kernel), given, upstream)
     within_budget(got, exact, plainly, roundings(regime, given, mask, bias, exact))
 
@@ -91,7 +96,7 @@ def test_alibi(regime: str, q: int, k: int) -> None:
 @pytest.mark.parametrize("name", ["none", "causal", "padding"])
 @pytest.mark.parametrize(("q", "k"), [(63, 65), (65, 63), (1, 64)])
 def test_relative_bias_and_its_table(regime: str, name: str, q: int, k: int) -> None:
-    given, mask = inputs(q, k, b=batch(q, k), h=6, g=3), MASKS[name](q, k)
+    given, mask = float32_inputs(q, k, b=batch(q, k), h=6, g=3), MASKS[name](q, k)
     upstream, whole = from_above(given), written(mask, q, k)
     module = RelativeBias(6, buckets=12, max_distance=23)
     table = module.table.detach()
@@ -103,7 +108,7 @@ def test_relative_bias_and_its_table(regime: str, name: str, q: int, k: int) -> 
     exact = with_gradients(by_hand, [x.double() for x in (*given, table)], upstream)
     plainly = with_gradients(by_hand, [*given, table], upstream)
     tracked = leaves(*given)
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         output = attend(*tracked, mask=mask, bias=module, kernel=kernel)
         gradients = torch.autograd.grad(output, [*tracked, module.table], upstream)
     free = roundings(regime, given, whole, table[rows].permute(2, 0, 1), exact[:4])
@@ -113,7 +118,7 @@ def test_relative_bias_and_its_table(regime: str, name: str, q: int, k: int) -> 
 @pytest.mark.parametrize("bias", [ALiBi(3), RelativeBias(3)], ids=["ALiBi", "RelativeBias"])
 def test_fused_refuses_a_bias_it_would_have_to_write_out(bias: ALiBi | RelativeBias) -> None:
     with pytest.raises(OptionError, match="would have to be written out"):
-        attend(*inputs(7, 7), bias=bias, kernel="fused")
+        attend(*float32_inputs(7, 7), bias=bias, kernel="fused")
 
 
 def with_rounded_sums(
@@ -157,7 +162,7 @@ def check_score(
         rounded = with_rounded_sums(given, precise, precisely, upstream)
         changes = [x - y for x, y in zip(rounded, exact, strict=True)]
         plainly = [(x + y).float() for x, y in zip(plainly, changes, strict=True)]
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         got = run(lambda *x: attend(*x, score=score, kernel=kernel), torch.float32, learned)
     within_budget(got, exact, plainly)
 
@@ -165,7 +170,7 @@ def check_score(
 @fast
 @pytest.mark.parametrize("score", ["dot", "scaled_dot", "cosine"])
 def test_named_scores(regime: str, score: str) -> None:
-    check_score(regime, inputs(61, 67, h=6, g=3), score)
+    check_score(regime, float32_inputs(61, 67, h=6, g=3), score)
 
 
 @fast
@@ -182,19 +187,19 @@ def test_gaussian(regime: str, origin: float) -> None:
         of_q, of_k = (x.square().sum(-1, keepdim=True) / 2 for x in (q, k))
         return q @ k.mT - of_q - of_k.mT
 
-    q, k, v = inputs(61, 67, h=6, g=3)
+    q, k, v = float32_inputs(61, 67, h=6, g=3)
     check_score(regime, [q + origin, k + origin, v], "gaussian", three_products)
 
 
 @fast
 @pytest.mark.parametrize("heads", [None, 6])
 def test_bilinear(regime: str, heads: int | None) -> None:
-    check_score(regime, inputs(61, 67, h=6, g=3), Bilinear(5, heads=heads))
+    check_score(regime, float32_inputs(61, 67, h=6, g=3), Bilinear(5, heads=heads))
 
 
 @both
 def test_additive(regime: str) -> None:
-    check_score(regime, inputs(61, 67, h=6, g=3), Additive(5, hidden=7))
+    check_score(regime, float32_inputs(61, 67, h=6, g=3), Additive(5, hidden=7))
 
 
 def _transposed(q: Tensor, k: Tensor) -> Tensor:
@@ -209,10 +214,10 @@ def _same(q: Tensor, k: Tensor) -> Tensor:
 @pytest.mark.parametrize("g", [1, 3, 6])
 @pytest.mark.parametrize("score", [_transposed, _same], ids=["transposed", "expanded"])
 def test_a_function_may_return_any_layout(regime: str, g: int, score: Score) -> None:
-    q, k, v = inputs(61, 67, h=6, g=g, dtype=torch.float64)
+    q, k, v = inputs(61, 67, h=6, g=g)
     upstream = from_above([q, k, v])
     wanted = with_gradients(lambda q, v: plain(q, k, v, score=score), [q, v], upstream)
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         got = with_gradients(
             lambda q, v: attend(q, k, v, score=score, kernel=kernel), [q, v], upstream
         )
@@ -222,7 +227,7 @@ def test_a_function_may_return_any_layout(regime: str, g: int, score: Score) -> 
 
 def test_fused_refuses_a_score_that_is_no_dot_product() -> None:
     with pytest.raises(OptionError, match="does not reduce to a dot product"):
-        attend(*inputs(7, 7), score=_transposed, kernel="fused")
+        attend(*float32_inputs(7, 7), score=_transposed, kernel="fused")
 
 
 differences = pytest.mark.parametrize("regime", ["reference", "plain", "many blocks", "fused"])
@@ -231,18 +236,18 @@ differences = pytest.mark.parametrize("regime", ["reference", "plain", "many blo
 @differences
 @pytest.mark.parametrize("mask", [None, causal], ids=["none", "causal"])
 def test_gradcheck(regime: str, mask: Mask | None) -> None:
-    given = leaves(*inputs(5, 5, b=1, h=2, g=1, d=2, dtype=torch.float64))
-    with ready(regime, height=2, width=2, span=8) as kernel:
+    given = leaves(*inputs(5, 5, b=1, h=2, g=1, d=2))
+    with ready(regime, (2, 2, 8)) as kernel:
         assert gradcheck(lambda *x: attend(*x, mask=mask, kernel=kernel), given)
 
 
 @differentiable
 def test_gradcheck_of_unequal_lengths_and_widths(regime: str) -> None:
     """With rows that see nothing, a bias that is broadcast, and batch entries in turn."""
-    given = inputs(5, 3, b=2, h=2, g=1, d=2, e=3, dtype=torch.float64)
-    bias = noise(2, 1, 3, seed=7, dtype=torch.float64)
+    given = inputs(5, 3, b=2, h=2, g=1, d=2, e=3)
+    bias = noise(2, 1, 3, seed=7)
     mask = causal & window(2)
-    with ready(regime, height=2, width=2, span=8) as kernel:
+    with ready(regime, (2, 2, 8)) as kernel:
         assert gradcheck(
             lambda q, k, v, bias: attend(q, k, v, mask=mask, bias=bias, kernel=kernel),
             leaves(*given, bias),

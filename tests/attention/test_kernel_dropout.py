@@ -12,12 +12,13 @@ from torch.autograd import gradcheck
 
 from regard import attend, causal, look
 from regard.errors import OptionError
-from tests.attention.budget import (
-    MASKS,
-    all_but,
+from tests.attention.budget import MASKS, all_but, from_above
+from tests.attention.kernel_cases import (
+    COARSE_BLOCKS,
     differentiable,
     every,
-    from_above,
+    float32_inputs,
+    float32_noise,
     inputs,
     leaves,
     noise,
@@ -28,9 +29,9 @@ from tests.attention.budget import (
 @differentiable
 def test_dropout_keeps_a_weight_raised_or_drops_it(regime: str) -> None:
     """With the unit vectors for values the output is the weights themselves."""
-    q, k, _ = inputs(127, 131, dtype=torch.float64)
+    q, k, _ = inputs(127, 131)
     v = torch.eye(131, dtype=torch.float64).expand(2, 3, 131, 131)
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         weights = attend(q, k, v, kernel=kernel)
         dropped = attend(q, k, v, dropout=0.3, kernel=kernel)
     kept = dropped != 0
@@ -45,9 +46,9 @@ def test_dropout_keeps_a_weight_raised_or_drops_it(regime: str) -> None:
 
 @differentiable
 def test_dropout_leaves_the_mean(regime: str) -> None:
-    given = inputs(37, 41)
+    given = float32_inputs(37, 41)
     draws = [x[:1].expand(400, -1, -1, -1) for x in given]
-    with ready(regime, span=2**19) as kernel:
+    with ready(regime, (32, 16, 2**19)) as kernel:
         usual = attend(*(x[:1] for x in given), kernel=kernel)
         drawn = attend(*draws, dropout=0.25, kernel=kernel)
     off = (drawn.mean(0) - usual[0]) / (drawn.std(0) / math.sqrt(400))
@@ -58,13 +59,13 @@ def test_dropout_leaves_the_mean(regime: str) -> None:
 
 @differentiable
 def test_dropout_follows_the_seed(regime: str) -> None:
-    given = inputs(61, 67)
+    given = float32_inputs(61, 67)
 
     def drawn(seed: int) -> Tensor:
         torch.manual_seed(seed)
         return attend(*given, dropout=0.5, kernel=kernel)
 
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         assert torch.equal(drawn(3), drawn(3))
         assert not torch.equal(drawn(3), drawn(4))
         torch.manual_seed(3)
@@ -74,8 +75,8 @@ def test_dropout_follows_the_seed(regime: str) -> None:
 
 @differentiable
 def test_looking_draws_the_same_dropout(regime: str) -> None:
-    given = inputs(61, 67)
-    with ready(regime) as kernel:
+    given = float32_inputs(61, 67)
+    with ready(regime, COARSE_BLOCKS) as kernel:
         torch.manual_seed(3)
         attended = attend(*given, dropout=0.5, kernel=kernel)
         torch.manual_seed(3)
@@ -88,27 +89,27 @@ def test_looking_draws_the_same_dropout(regime: str) -> None:
 
 @differentiable
 def test_dropout_backwards_is_dropout_forwards(regime: str) -> None:
-    given = inputs(5, 7, b=2, h=2, g=1, d=1, e=1, dtype=torch.float64)
-    bias = noise(5, 1, seed=7, dtype=torch.float64)
+    given = inputs(5, 7, b=2, h=2, g=1, d=1, e=1)
+    bias = noise(5, 1, seed=7)
 
     def attended(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
         torch.manual_seed(5)
         return attend(q, k, v, mask=causal, bias=bias, dropout=0.4, kernel=kernel)
 
-    with ready(regime, height=3, width=4, span=24) as kernel:
+    with ready(regime, (3, 4, 24)) as kernel:
         assert gradcheck(attended, leaves(*given, bias))
 
 
 def test_fused_refuses_dropout() -> None:
     with pytest.raises(OptionError, match="it has no dropout"):
-        attend(*inputs(7, 7), dropout=0.1, kernel="fused")
+        attend(*float32_inputs(7, 7), dropout=0.1, kernel="fused")
 
 
 @every
 @pytest.mark.parametrize("name", ["none", "causal", "padding"])
 def test_twice_the_same_bits(regime: str, name: str) -> None:
-    given, mask = leaves(*inputs(127, 127, h=6, g=3)), MASKS[name](127, 127)
-    with ready(regime) as kernel:
+    given, mask = leaves(*float32_inputs(127, 127, h=6, g=3)), MASKS[name](127, 127)
+    with ready(regime, COARSE_BLOCKS) as kernel:
         one, two = (attend(*given, mask=mask, kernel=kernel) for _ in range(2))
         assert torch.equal(one, two)
         upstream = from_above(given)
@@ -119,9 +120,9 @@ def test_twice_the_same_bits(regime: str, name: str) -> None:
 
 @every
 def test_arguments_are_left_alone(regime: str) -> None:
-    given, bias, mask = inputs(67, 67), noise(67, 67), all_but([3], 67, 67)
+    given, bias, mask = float32_inputs(67, 67), float32_noise(67, 67), all_but([3], 67, 67)
     before = [x.clone() for x in (*given, bias, mask)]
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         attend(*leaves(*given), mask=mask, bias=bias, kernel=kernel)
     for now, then in zip((*given, bias, mask), before, strict=True):
         assert torch.equal(now, then)
@@ -130,8 +131,8 @@ def test_arguments_are_left_alone(regime: str) -> None:
 @every
 def test_a_result_outlives_the_next_call(regime: str) -> None:
     """Whatever memory a kernel keeps from call to call is not the caller's."""
-    given, other = leaves(*inputs(67, 67)), leaves(*(-x for x in inputs(67, 67)))
-    with ready(regime) as kernel:
+    given, other = leaves(*float32_inputs(67, 67)), leaves(*(-x for x in float32_inputs(67, 67)))
+    with ready(regime, COARSE_BLOCKS) as kernel:
         seen = look(*given, kernel=kernel)
         output, logsumexp = seen.output.clone(), seen.logsumexp.clone()
         look(*other, kernel=kernel)
@@ -141,7 +142,7 @@ def test_a_result_outlives_the_next_call(regime: str) -> None:
 
 @pytest.mark.parametrize("kernel", ["native", "blocked", "fused"])
 def test_threads_do_not_meet(kernel: str) -> None:
-    given = [leaves(*(x + i for x in inputs(67, 61 + i))) for i in range(4)]
+    given = [leaves(*(x + i for x in float32_inputs(67, 61 + i))) for i in range(4)]
 
     def attended(i: int) -> Tensor:
         return attend(*given[i % 4], kernel=kernel).detach()

@@ -13,21 +13,19 @@ from torch import Tensor
 from regard import attend, causal, look, padding, window
 from regard.attention.masks import Mask
 from regard.errors import OptionError
-from tests.attention.budget import (
+from tests.attention.budget import INF, all_but, check, from_above, with_gradients
+from tests.attention.kernel_cases import (
+    COARSE_BLOCKS,
     DTYPES,
-    INF,
     Masking,
-    all_but,
-    check,
     differentiable,
     every,
     fast,
-    from_above,
+    float32_inputs,
+    float32_noise,
     inputs,
     leaves,
-    noise,
     ready,
-    with_gradients,
 )
 
 
@@ -74,7 +72,7 @@ def test_nothing_to_see(regime: str, dtype: torch.dtype, how: str) -> None:
     bias = None if bias is None else bias.to(dtype)
     given = leaves(*inputs(67, 61, h=6, g=2, dtype=dtype))
     nothing = empty[:, None, :].expand(2, 6, 67)
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         if regime == "fused" and how in FUSED_CANNOT:
             with pytest.raises(OptionError, match="would have to be written out"):
                 look(*given, mask=mask, bias=bias, kernel=kernel)
@@ -97,7 +95,7 @@ def test_nothing_to_see_backwards(regime: str, dtype: torch.dtype, how: str) -> 
     given = leaves(*inputs(67, 61, h=6, g=2, dtype=dtype))
     nothing = empty[:, None, :].expand(2, 6, 67)
     upstream = from_above(given)
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         usual, wild = (
             with_gradients(
                 lambda *x: attend(*x, mask=mask, bias=bias, kernel=kernel),
@@ -115,11 +113,11 @@ def test_nothing_to_see_backwards(regime: str, dtype: torch.dtype, how: str) -> 
 
 @differentiable
 def test_nothing_to_see_gives_the_bias_no_gradient(regime: str) -> None:
-    q, k, v = inputs(67, 61)
-    bias = noise(67, 61).masked_fill(~all_but([0, 33, 66], 67, 61), -INF)
+    q, k, v = float32_inputs(67, 61)
+    bias = float32_noise(67, 61).masked_fill(~all_but([0, 33, 66], 67, 61), -INF)
     bias[5, 7] = -INF
     bias.requires_grad_()
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         attend(q, k, v, bias=bias, kernel=kernel).square().sum().backward()
     assert torch.equal(bias.grad == 0, bias == -INF)
 
@@ -131,7 +129,7 @@ def test_a_large_negative_bias_hides_nothing(regime: str, dtype: torch.dtype, va
     """With values of 1 every row that sees anything is 1, whatever its weights."""
     q, k, v = inputs(67, 61, dtype=dtype)
     bias = torch.zeros(67, 61).index_fill(0, torch.tensor([3, 66]), value)
-    with ready(regime) as kernel, unless_refused(regime):
+    with ready(regime, COARSE_BLOCKS) as kernel, unless_refused(regime):
         seen = look(*leaves(q, k, torch.ones_like(v)), bias=bias, kernel=kernel)
         error = (seen.output.double() - 1).abs().max()
         assert error <= 4 * torch.finfo(dtype).eps  # a sum of weights, each rounded
@@ -145,7 +143,7 @@ def test_a_large_negative_bias_is_only_a_bias(regime: str, value: float) -> None
     """Output and gradients are those of plain softmax."""
     bias = torch.zeros(67, 61).index_fill(0, torch.tensor([3, 66]), value)
     with unless_refused(regime):
-        check(regime, inputs(67, 61), bias=bias, rounding=False)
+        check(regime, float32_inputs(67, 61), bias=bias, rounding=False)
 
 
 @every
@@ -155,10 +153,10 @@ def test_scores_far_from_0_leave_other_rows_as_they_are(
     regime: str, mask: Mask | None, shift: float
 ) -> None:
     """Their exponentials overflow, or are 0, if nothing is subtracted first."""
-    q, k, v = inputs(12, 12)
+    q, k, v = float32_inputs(12, 12)
     bias = torch.zeros(12, 12).index_fill(0, torch.tensor([4, 9]), shift)
     near = [i for i in range(12) if i not in (4, 9)]
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         plainly, seen = (look(q, k, v, mask=mask, bias=b, kernel=kernel) for b in (0 * bias, bias))
         assert torch.equal(seen.output[:, :, near], plainly.output[:, :, near])
         torch.testing.assert_close(seen.output, plainly.output, rtol=0, atol=1e-4)
@@ -171,7 +169,7 @@ def test_scores_far_from_0_leave_other_rows_as_they_are(
 @pytest.mark.parametrize("mask", [None, causal], ids=["none", "causal"])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_scores_of_ten_thousand(regime: str, mask: Mask | None, sign: int) -> None:
-    q, k, v = inputs(65, 65)
+    q, k, v = float32_inputs(65, 65)
     # One direction for all, so that scores lie near ±10,000 and yet compete.
     q = q * 0.05 + torch.tensor([100.0, 0, 0, 0, 0])
     k = k * 0.05 + sign * torch.tensor([100 * math.sqrt(5), 0, 0, 0, 0])
@@ -182,14 +180,14 @@ def test_scores_of_ten_thousand(regime: str, mask: Mask | None, sign: int) -> No
 
 @fast
 def test_scores_from_minus_to_plus_ten_thousand(regime: str) -> None:
-    q, k, v = inputs(65, 67)
+    q, k, v = float32_inputs(65, 67)
     check(regime, [q * 4_000, k, v])
 
 
 @fast
 def test_a_logsumexp_of_zero_is_a_number_like_others(regime: str) -> None:
     """The first query sees one key with a score of 0; the flash operation says 0 for nothing."""
-    q, k, v = inputs(65, 65)
+    q, k, v = float32_inputs(65, 65)
     assert (look(0 * q, k, v, mask=causal, kernel="reference").logsumexp[:, :, 0] == 0).all()
     check(regime, [0 * q, k, v], causal)
 
@@ -202,8 +200,8 @@ zero = pytest.mark.parametrize(("b", "q", "k"), ZERO.values(), ids=ZERO.keys())
 @zero
 @pytest.mark.parametrize("mask", [None, causal], ids=["none", "causal"])
 def test_zero_lengths(regime: str, b: int, q: int, k: int, mask: Mask | None) -> None:
-    given = leaves(*inputs(q, k, b=b, h=6, g=2))
-    with ready(regime) as kernel:
+    given = leaves(*float32_inputs(q, k, b=b, h=6, g=2))
+    with ready(regime, COARSE_BLOCKS) as kernel:
         if regime in ("native", "plain", "fused"):
             with pytest.raises(OptionError, match="nothing to compute"):
                 attend(*given, mask=mask, kernel=kernel)
@@ -223,12 +221,12 @@ def test_zero_lengths(regime: str, b: int, q: int, k: int, mask: Mask | None) ->
 @zero
 def test_zero_lengths_with_a_written_mask(regime: str, b: int, q: int, k: int) -> None:
     mask = torch.ones(b, 1, q, k, dtype=torch.bool)
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         if regime == "plain":
             with pytest.raises(OptionError, match="nothing to compute"):
-                attend(*inputs(q, k, b=b), mask=mask, kernel=kernel)
+                attend(*float32_inputs(q, k, b=b), mask=mask, kernel=kernel)
             return
-        output = attend(*leaves(*inputs(q, k, b=b)), mask=mask, kernel=kernel)
+        output = attend(*leaves(*float32_inputs(q, k, b=b)), mask=mask, kernel=kernel)
     assert output.shape == (b, 3, q, 5)
     assert (output == 0).all()
 
@@ -236,11 +234,13 @@ def test_zero_lengths_with_a_written_mask(regime: str, b: int, q: int, k: int) -
 @differentiable
 @zero
 def test_zero_lengths_with_a_bias(regime: str, b: int, q: int, k: int) -> None:
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         if regime == "plain":
             with pytest.raises(OptionError, match="nothing to compute"):
-                attend(*inputs(q, k, b=b), bias=noise(b, 3, q, k), kernel=kernel)
+                attend(*float32_inputs(q, k, b=b), bias=float32_noise(b, 3, q, k), kernel=kernel)
             return
-        output = attend(*leaves(*inputs(q, k, b=b)), bias=noise(b, 3, q, k), kernel=kernel)
+        output = attend(
+            *leaves(*float32_inputs(q, k, b=b)), bias=float32_noise(b, 3, q, k), kernel=kernel
+        )
     assert output.shape == (b, 3, q, 5)
     assert (output == 0).all()

@@ -8,7 +8,16 @@ from torch import Tensor
 
 from regard import attend, causal, look
 from regard.attention.masks import Mask
-from tests.attention.budget import DTYPES, INF, NAN, all_but, every, inputs, leaves, ready
+from tests.attention.budget import INF, NAN, all_but
+from tests.attention.kernel_cases import (
+    COARSE_BLOCKS,
+    DTYPES,
+    every,
+    float32_inputs,
+    inputs,
+    leaves,
+    ready,
+)
 
 KINDS = pytest.mark.parametrize(  # the flash operation takes 512 keys at a time
     ("n", "dtype"), [(7, torch.float32), (601, torch.float32), *((67, x) for x in DTYPES)], ids=str
@@ -27,7 +36,7 @@ def test_nan_in_a_query_is_in_its_row_alone(
 ) -> None:
     q, k, v = few(n, dtype)
     q[1, 2, n // 2, 3] = NAN
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         output = attend(*leaves(q, k, v), mask=mask, kernel=kernel)
     wanted = torch.zeros(2, 4, n, 1, dtype=torch.bool)
     wanted[1, 2, n // 2] = True
@@ -42,7 +51,7 @@ def test_nan_in_a_key_is_in_the_rows_that_see_it(
 ) -> None:
     q, k, v = few(n, dtype)
     k[1, 1, place, 3] = NAN
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         everywhere = attend(*leaves(q, k, v), kernel=kernel)
         later = attend(*leaves(q, k, v), mask=causal, kernel=kernel)
     wanted = torch.zeros(2, 4, n, 1, dtype=torch.bool)
@@ -57,7 +66,7 @@ def test_nan_in_a_key_is_in_the_rows_that_see_it(
 def test_nan_in_a_value_is_in_its_column_alone(regime: str, dtype: torch.dtype, n: int) -> None:
     q, k, v = few(n, dtype)
     v[1, 1, n // 2, 3] = NAN
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         output = attend(*leaves(q, k, v), kernel=kernel)
     wanted = torch.zeros_like(output, dtype=torch.bool)
     wanted[1, 2:, :, 3] = True
@@ -67,18 +76,18 @@ def test_nan_in_a_value_is_in_its_column_alone(regime: str, dtype: torch.dtype, 
 @every
 @pytest.mark.parametrize("where", [0, 1, 2], ids=["q", "k", "v"])
 def test_nan_throughout(regime: str, where: int) -> None:
-    given = inputs(67, 67)
+    given = float32_inputs(67, 67)
     given[where].fill_(NAN)
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         assert attend(*leaves(*given), mask=causal, kernel=kernel).isnan().all()
 
 
 @every
 @pytest.mark.parametrize("n", [7, 64, 67])
 def test_nan_that_may_see_nothing_is_zero(regime: str, n: int) -> None:
-    q, k, v = inputs(n, n)
+    q, k, v = float32_inputs(n, n)
     q[:, :, 5] = NAN
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         seen = look(*leaves(q, k, v), mask=all_but([5], n, n), kernel=kernel)
     assert (seen.output[:, :, 5] == 0).all()
     assert not seen.output.isnan().any()
@@ -88,10 +97,10 @@ def test_nan_that_may_see_nothing_is_zero(regime: str, n: int) -> None:
 @every
 @pytest.mark.parametrize("n", [7, 67])
 def test_a_bias_of_plus_infinity_is_nan_in_its_row(regime: str, n: int) -> None:
-    given = leaves(*inputs(n, n))
+    given = leaves(*float32_inputs(n, n))
     bias = torch.zeros(n, n)
     bias[2, n // 2] = INF
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         output, usual = attend(*given, bias=bias, kernel=kernel), attend(*given, kernel=kernel)
     wanted = torch.zeros(2, 3, n, 5, dtype=torch.bool)
     wanted[:, :, 2] = True
@@ -104,6 +113,6 @@ def test_a_bias_of_plus_infinity_is_nan_in_its_row(regime: str, n: int) -> None:
 def test_the_logsumexp_of_plus_infinity(regime: str, n: int) -> None:
     bias = torch.zeros(n, n)
     bias[2, n // 2] = INF
-    with ready(regime) as kernel:
-        logsumexp = look(*leaves(*inputs(n, n)), bias=bias, kernel=kernel).logsumexp
+    with ready(regime, COARSE_BLOCKS) as kernel:
+        logsumexp = look(*leaves(*float32_inputs(n, n)), bias=bias, kernel=kernel).logsumexp
     assert torch.equal(logsumexp == INF, (torch.arange(n) == 2).expand(2, 3, n))

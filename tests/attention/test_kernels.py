@@ -14,20 +14,24 @@ from regard.attention.kernels import blocked
 from regard.attention.masks import Mask
 from regard.errors import OptionError
 from tests.attention.budget import (
-    HALF,
     MASKS,
     batch,
-    both,
     check,
-    fast,
     from_above,
-    inputs,
-    noise,
     plain,
-    ready,
     roundings,
     with_gradients,
     within_budget,
+)
+from tests.attention.kernel_cases import (
+    COARSE_BLOCKS,
+    HALF,
+    both,
+    fast,
+    float32_inputs,
+    float32_noise,
+    inputs,
+    ready,
     written,
 )
 
@@ -51,7 +55,7 @@ CASES = [
 @cache
 def case(name: str, q: int, k: int) -> tuple[list[Tensor], ...]:
     """Inputs, what is exact, and what plain float32 gives."""
-    given, mask = inputs(q, k, b=batch(q, k)), MASKS[name](q, k)
+    given, mask = float32_inputs(q, k, b=batch(q, k)), MASKS[name](q, k)
     upstream, whole = from_above(given), written(mask, q, k)
     doubles = [x.double() for x in given]
     exact = with_gradients(lambda *x: attend(*x, mask=mask, kernel="reference"), doubles, upstream)
@@ -63,7 +67,7 @@ def case(name: str, q: int, k: int) -> tuple[list[Tensor], ...]:
 def test_lengths_and_masks(regime: str, name: str, q: int, k: int) -> None:
     given, exact, plainly = case(name, q, k)
     mask = MASKS[name](q, k)
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         if regime == "fused" and not fused_can(name, q, k):
             with pytest.raises(OptionError, match="would have to be written out"):
                 attend(*given, mask=mask, kernel=kernel)
@@ -95,10 +99,10 @@ def test_low_precision(regime: str, dtype: torch.dtype, name: str, q: int, k: in
 @fast
 @pytest.mark.parametrize("name", ["none", "causal", "padding", "dense"])
 def test_float64_is_the_reference(regime: str, name: str) -> None:
-    given, mask = inputs(65, 65, dtype=torch.float64), MASKS[name](65, 65)
+    given, mask = inputs(65, 65), MASKS[name](65, 65)
     upstream = from_above(given)
     exact = with_gradients(lambda *x: attend(*x, mask=mask, kernel="reference"), given, upstream)
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         got = with_gradients(lambda *x: attend(*x, mask=mask, kernel=kernel), given, upstream)
     for have, want in zip(got, exact, strict=True):
         # Sums of 65 terms of size 1: some dozens of roundings of 2.2e-16.
@@ -109,7 +113,7 @@ def test_float64_is_the_reference(regime: str, name: str) -> None:
 def test_long_sequences_take_many_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the real constants: 2 × 1511 × 1523 scores are more than one block holds."""
     q, k = 1511, 1523
-    given, mask = inputs(q, k, b=2, h=1, d=7), MASKS[name](q, k)
+    given, mask = float32_inputs(q, k, b=2, h=1, d=7), MASKS[name](q, k)
     upstream, whole = from_above(given), written(mask, q, k)
     doubles = [x.double() for x in given]
     exact = with_gradients(lambda *x: attend(*x, mask=mask, kernel="reference"), doubles, upstream)
@@ -126,15 +130,15 @@ def test_long_sequences_take_many_blocks(name: str, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("g", [1, 2, 3])
 @pytest.mark.parametrize("mask", [None, causal], ids=["none", "causal"])
 def test_grouped_heads(regime: str, g: int, mask: Mask | None) -> None:
-    check(regime, inputs(67, 67, h=6, g=g), mask)
+    check(regime, float32_inputs(67, 67, h=6, g=g), mask)
 
 
 @fast
 @pytest.mark.parametrize("g", [1, 2, 3])
 def test_grouped_heads_share_in_order(regime: str, g: int) -> None:
-    q, k, v = inputs(11, 13, h=6, g=g, dtype=torch.float64)
+    q, k, v = inputs(11, 13, h=6, g=g)
     repeated = [x.repeat_interleave(6 // g, 1) for x in (k, v)]
-    with ready(regime) as kernel:
+    with ready(regime, COARSE_BLOCKS) as kernel:
         shared, apart = attend(q, k, v, kernel=kernel), attend(q, *repeated, kernel=kernel)
     torch.testing.assert_close(shared, apart, rtol=1e-13, atol=1e-14)
 
@@ -143,12 +147,12 @@ def test_grouped_heads_share_in_order(regime: str, g: int) -> None:
 @pytest.mark.parametrize("e", [1, 3, 11])
 @pytest.mark.parametrize("name", ["none", "causal", "padding"])
 def test_values_of_another_width(regime: str, e: int, name: str) -> None:
-    check(regime, inputs(61, 67, g=1, e=e), MASKS[name](61, 67))
+    check(regime, float32_inputs(61, 67, g=1, e=e), MASKS[name](61, 67))
 
 
 def test_fused_refuses_values_of_another_width() -> None:
     with pytest.raises(OptionError, match="keys have d=5 and values e=11"):
-        attend(*inputs(7, 7, e=11), kernel="fused")
+        attend(*float32_inputs(7, 7, e=11), kernel="fused")
 
 
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -165,22 +169,25 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 @fast
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
 def test_layouts(regime: str, layout: Callable[[Tensor], Tensor]) -> None:
-    given = [layout(x) for x in inputs(61, 61, h=6, g=3)]
+    given = [layout(x) for x in float32_inputs(61, 61, h=6, g=3)]
     assert not any(x.is_contiguous() for x in given)
     check(regime, given, causal)
 
 
 @fast
 def test_one_query_for_all_rows(regime: str) -> None:
-    q, k, v = inputs(61, 61, h=6, g=3)
+    q, k, v = float32_inputs(61, 61, h=6, g=3)
     check(regime, [q[:, :, :1].expand_as(q), k, v], causal)
 
 
 @fast
 def test_gradients_from_above_in_any_layout(regime: str) -> None:
-    given = inputs(61, 67)
-    with ready(regime) as kernel:
-        for upstream in (noise(2, 3, 5, 61).mT, noise(2, 3, 61, 1).expand(-1, -1, -1, 5)):
+    given = float32_inputs(61, 67)
+    with ready(regime, COARSE_BLOCKS) as kernel:
+        for upstream in (
+            float32_noise(2, 3, 5, 61).mT,
+            float32_noise(2, 3, 61, 1).expand(-1, -1, -1, 5),
+        ):
             strange, usual = (
                 with_gradients(lambda *x: attend(*x, kernel=kernel), given, x)
                 for x in (upstream, upstream.contiguous())

@@ -20,7 +20,15 @@ from regard import (
 )
 from regard.attention.masks import Mask
 from regard.errors import MemoryLimitError, OptionError
-from tests.attention.look_cases import DOUBLE, every, inputs, noise, ready
+from tests.attention.kernel_cases import (
+    DOUBLE,
+    float32_inputs,
+    float32_noise,
+    inputs,
+    looking,
+    noise,
+    ready,
+)
 
 INF = math.inf
 RANKS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
@@ -66,14 +74,14 @@ MASKS: dict[str, Callable[[], Tensor | None]] = {
 masks = pytest.mark.parametrize("name", MASKS.keys())
 
 
-@every
+@looking
 @ranks
 @masks
 @pytest.mark.parametrize("biased", [False, True], ids=["", "bias"])
 def test_everything_is_what_the_whole_matrix_says(
     regime: str, lead: tuple[int, ...], shared: tuple[int, ...], name: str, biased: bool
 ) -> None:
-    q, k, v = inputs(17, 17, lead, shared)
+    q, k, v = inputs(17, 17, lead=lead, shared=shared)
     bias = noise(*lead[-1:][: len(lead) - 1], 17, 17, seed=7) if biased else None
     written = MASKS[name]()
     scores, weights = whole(q, k, written, bias)
@@ -102,7 +110,7 @@ def test_everything_is_what_the_whole_matrix_says(
 
 @ranks
 def test_shapes(lead: tuple[int, ...], shared: tuple[int, ...]) -> None:
-    q, k, _ = inputs(7, 11, lead, shared)
+    q, k, _ = inputs(7, 11, lead=lead, shared=shared)
     v = noise(*shared, 11, 13)
     seen = look(q, k, v)
     assert seen.output.shape == (*lead, 7, 13)
@@ -143,7 +151,7 @@ selections = pytest.mark.parametrize(
 @selections
 @pytest.mark.parametrize("method", ["weights", "scores", "contributions"])
 def test_queries(asked: Any, wanted: list[int], method: str) -> None:
-    seen = look(*inputs(7, 11, (2, 6), (2, 3)), mask=causal)
+    seen = look(*inputs(7, 11, h=6, g=3), mask=causal)
     all_of_it = getattr(seen, method)()
     torch.testing.assert_close(
         getattr(seen, method)(queries=asked), all_of_it[:, :, wanted], **DOUBLE
@@ -153,7 +161,7 @@ def test_queries(asked: Any, wanted: list[int], method: str) -> None:
 @selections
 @pytest.mark.parametrize("method", ["weights", "scores", "contributions"])
 def test_heads(asked: Any, wanted: list[int], method: str) -> None:
-    seen = look(*inputs(5, 11, (2, 7), (2, 1)), mask=causal)
+    seen = look(*inputs(5, 11, h=7, g=1), mask=causal)
     all_of_it = getattr(seen, method)()
     torch.testing.assert_close(getattr(seen, method)(heads=asked), all_of_it[:, wanted], **DOUBLE)
     both = getattr(seen, method)(queries=[4, 2], heads=asked)
@@ -214,7 +222,7 @@ def test_entropy_of_any_score(mask: Mask | None, how: str, regime: str) -> None:
 
 
 def test_entropy_within_twice_the_error_of_plain_float32() -> None:
-    q, k, v = inputs(127, 131, (2, 3), dtype=torch.float32)
+    q, k, v = float32_inputs(127, 131)
     scores, weights = whole(q.double(), k.double())
     exact = -(weights * weights.log()).sum(-1)
     scores, weights = whole(q, k)
@@ -223,9 +231,9 @@ def test_entropy_within_twice_the_error_of_plain_float32() -> None:
     assert error <= 2 * budget
 
 
-@every
+@looking
 def test_received_is_per_query_head(regime: str) -> None:
-    q, k, v = inputs(17, 17, (2, 6), (2, 2))
+    q, k, v = inputs(17, 17, h=6, g=2)
     _, weights = whole(q, k)
     with ready(regime) as kernel:
         received = look(q, k, v, kernel=kernel).received()
@@ -234,12 +242,12 @@ def test_received_is_per_query_head(regime: str) -> None:
     torch.testing.assert_close(received.sum(-1), torch.full((2, 6), 17.0).double(), **DOUBLE)
 
 
-@every
+@looking
 @pytest.mark.parametrize("value", [-1e4, -1e9, torch.finfo(torch.float32).min])
 def test_a_large_negative_bias_is_only_a_bias(regime: str, value: float) -> None:
     """All the keys weigh the same, though beside the bias their scores cannot be told apart."""
     zeros = torch.zeros(1, 1, 7, 5)
-    k = noise(1, 1, 11, 5, dtype=torch.float32)
+    k = float32_noise(1, 1, 11, 5)
     bias = torch.zeros(7, 11).index_fill(0, torch.tensor([2]), value)
     with ready(regime) as kernel:
         seen = look(zeros, k, k, bias=bias, kernel=kernel)
@@ -258,8 +266,8 @@ def test_low_precision_weights_are_those_that_were_used(
     dtype: torch.dtype, regime: str, how: str
 ) -> None:
     """Scores, weights and log-sum-exp belong together, and to the output."""
-    q, k, v = inputs(67, 67, (2, 3), dtype=dtype)
-    bias = 9 * noise(3, 67, 67, seed=7, dtype=torch.float32)
+    q, k, v = inputs(67, 67, dtype=dtype)
+    bias = 9 * float32_noise(3, 67, 67, seed=7)
     options: dict[str, Any] = {
         "nothing": {},
         "bias": {"bias": bias},
@@ -281,7 +289,7 @@ def test_low_precision_weights_are_those_that_were_used(
 
 
 def test_weights_within_twice_the_error_of_plain_float32() -> None:
-    q, k, v = inputs(127, 131, (2, 3), dtype=torch.float32)
+    q, k, v = float32_inputs(127, 131)
     _, exact = whole(q.double(), k.double())
     _, plainly = whole(q, k)
     ours = look(q, k, v).weights()
@@ -292,7 +300,7 @@ def test_weights_within_twice_the_error_of_plain_float32() -> None:
 @pytest.mark.parametrize("regime", ["auto", "reference", "blocked"])
 @pytest.mark.parametrize(("b", "q", "k"), [(0, 7, 11), (2, 0, 11), (2, 7, 0)])
 def test_zero_lengths(regime: str, b: int, q: int, k: int) -> None:
-    seen = look(*inputs(q, k, (b, 3)), mask=causal, kernel=regime)
+    seen = look(*inputs(q, k, b=b), mask=causal, kernel=regime)
     assert seen.weights().shape == seen.scores().shape == (b, 3, q, k)
     assert seen.contributions().shape == (b, 3, q, k)
     assert torch.equal(seen.entropy(), torch.zeros(b, 3, q).double())

@@ -24,7 +24,7 @@ from regard import (
 )
 from regard.attention.masks import Mask
 from regard.errors import StaleError
-from tests.attention.look_cases import inputs, noise
+from tests.attention.kernel_cases import float32_noise, inputs, noise
 
 
 def test_a_look_holds_no_graph() -> None:
@@ -68,7 +68,7 @@ QUESTIONS: dict[str, Callable[[Look], object]] = {
 def test_a_change_in_place_is_noticed(
     question: Callable[[Look], object], changed: int, lead: tuple[int, ...]
 ) -> None:
-    given = inputs(7, 11, lead)
+    given = inputs(7, 11, lead=lead)
     seen = look(*given, mask=causal)
     output = seen.output.clone()
     question(seen)
@@ -153,7 +153,7 @@ N = 6000
 
 @pytest.fixture(scope="module")
 def long() -> list[Tensor]:
-    return [noise(1, 2, N, 16, seed=i, dtype=torch.float32) for i in range(3)]
+    return [float32_noise(1, 2, N, 16, seed=i) for i in range(3)]
 
 
 def test_looking_never_holds_the_matrix(long: list[Tensor]) -> None:

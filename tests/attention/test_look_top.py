@@ -16,7 +16,7 @@ from regard import (
 )
 from regard.attention.masks import Mask
 from regard.errors import OptionError
-from tests.attention.look_cases import DOUBLE, every, inputs, ready
+from tests.attention.kernel_cases import DOUBLE, float32_inputs, inputs, looking, ready
 
 
 def distinct(rows: int, k: int, seed: int = 0) -> Tensor:
@@ -73,7 +73,7 @@ def test_top_wherever_the_largest_stand(n: int, k: int) -> None:
     torch.testing.assert_close(values, weights.gather(-1, torch.tensor(places)), **DOUBLE)
 
 
-@every
+@looking
 @pytest.mark.parametrize("n", [1, 2, 5, 17])
 def test_top_has_exactly_n_columns_largest_first(regime: str, n: int) -> None:
     with ready(regime) as kernel:
@@ -109,7 +109,7 @@ def test_top_of_more_than_there_are() -> None:
 
 @pytest.mark.parametrize("mask", [None, causal, window(30), segments(torch.arange(1031) // 90)])
 def test_top_of_long_rows(mask: Mask | None) -> None:
-    q, k, v = inputs(1031, 1031, (1, 2), dtype=torch.float32)
+    q, k, v = float32_inputs(1031, 1031, b=1, h=2)
     seen = look(q, k, v, mask=mask)
     values, places = seen.top(8)
     best = seen.weights().topk(8, -1).values

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from functools import partial
 
 import pytest
@@ -14,7 +12,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from regard.attention import attend, which
-from regard.attention.kernels import blocked
 from regard.attention.masks import (
     Causal,
     Mask,
@@ -26,31 +23,14 @@ from regard.attention.masks import (
     segments,
     window,
 )
+from tests.attention.kernel_cases import BLOCKINGS, noise, written
 from tests.attention.mask_cases import BATCH, HEADS, coins, expression, lengths, quick, sizes
-
-
-def noise(*sizes: int, seed: int = 0) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*sizes, generator=generator, dtype=torch.float64)
 
 
 def plain(q: Tensor, k: Tensor, v: Tensor, whole: Tensor) -> Tensor:
     """Attention as the textbook has it, the mask written out; 0 where there is nothing to see."""
     scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~whole, -torch.inf)
     return torch.softmax(scores, -1).masked_fill(~whole.any(-1, keepdim=True), 0.0) @ v
-
-
-@contextmanager
-def tiny_blocks() -> Iterator[None]:
-    """The blocked kernel in blocks of 4 × 3, one block a span, one batch entry at a time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocked, "SPAN", 1)
-        patch.setattr(blocked, "HEIGHT", 4)
-        patch.setattr(blocked, "WIDTH", 3)
-        yield
-
-
-REGIMES = (nullcontext, tiny_blocks)
 
 
 @quick
@@ -64,8 +44,8 @@ def test_attention_under_an_expression_is_attention_under_its_tensor(
     close = partial(torch.testing.assert_close, rtol=0, atol=1e-12)
     close(attend(x, y, z, mask=mask), wanted)
     close(attend(x, y, z, mask=mask, kernel="reference"), wanted)
-    for regime in REGIMES:
-        with regime():
+    for blocks in BLOCKINGS:
+        with blocks():
             close(attend(x, y, z, mask=mask, kernel="blocked"), wanted)
 
 
@@ -149,8 +129,8 @@ def test_attention_of_every_rank(
     close(attend(q, k, v, mask=mask, kernel="reference"), wanted)
     close(attend(q, k, v, mask=dense(whole), kernel="reference"), wanted)
     close(attend(q, k, v, mask=mask), wanted)
-    for regime in REGIMES:
-        with regime():
+    for blocks in BLOCKINGS:
+        with blocks():
             close(attend(q, k, v, mask=mask, kernel="blocked"), wanted)
             close(attend(q, k, v, mask=dense(whole), kernel="blocked"), wanted)
 
@@ -158,9 +138,9 @@ def test_attention_of_every_rank(
 def test_leading_axes_that_only_the_keys_have() -> None:
     q, k, v = noise(H, Q, 13)[None], noise(2, 3, H, K, 13, seed=1), noise(3, H, K, 13, seed=2)
     wanted = plain(q, k, v, below(GRID, 2).expand(2, 3, H, Q, K))
-    for regime in REGIMES:
+    for blocks in BLOCKINGS:
         for kernel in ("reference", "blocked", "auto"):
-            with regime():
+            with blocks():
                 output = attend(q, k, v, mask=padding(GRID), kernel=kernel)
             torch.testing.assert_close(output, wanted, rtol=0, atol=1e-12)
 
@@ -169,9 +149,9 @@ def test_heads_that_share_keys_have_masks_of_their_own() -> None:
     seen = coins(6, Q, K)
     q, k, v = noise(B, 6, Q, 13), noise(B, 2, K, 13, seed=1), noise(B, 2, K, 13, seed=2)
     wanted = plain(q, k.repeat_interleave(3, 1), v.repeat_interleave(3, 1), seen)
-    for regime in REGIMES:
+    for blocks in BLOCKINGS:
         for kernel in ("reference", "blocked", "fused"):
-            with regime():
+            with blocks():
                 output = attend(q, k, v, mask=seen, kernel=kernel)
             torch.testing.assert_close(output, wanted, rtol=0, atol=1e-12)
 
@@ -227,7 +207,7 @@ def test_pairs_that_the_mask_rules_out_are_never_scored(mask: Mask | Tensor, sha
         return q @ k.mT
 
     x = noise(N, 3)
-    whole = mask.tensor(N) if isinstance(mask, Mask) else mask
+    whole = written(mask, N, N)
     with torch.no_grad():
         output = attend(x, x, x, score=dot, mask=mask, kernel="blocked")
     assert int(whole.expand(1, N, N).sum()) <= visited <= share * N * N

@@ -22,12 +22,21 @@ from regard import (
     window,
 )
 from regard.attention.masks import Mask
-from tests.attention.operation_cases import DOUBLE, REGIMES, every, inputs, noise, ready
+from tests.attention.kernel_cases import (
+    DOUBLE,
+    DTYPES,
+    REGIMES,
+    every,
+    float32_inputs,
+    float32_noise,
+    inputs,
+    noise,
+    ready,
+)
 
 quick = settings(max_examples=20, deadline=None)
 seeds = st.integers(0, 2**31 - 1)
 lengths = st.integers(1, 40)
-DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def expressible(regime: str, mask: Mask | Tensor | None, q: int, k: int) -> bool:
@@ -87,7 +96,7 @@ def test_causal_output_does_not_know_what_follows(
     regime: str, n: int, data: st.DataObject, seed: int
 ) -> None:
     place = data.draw(st.integers(1, n - 1))
-    before = inputs(n, n, seed=seed, dtype=torch.float32)
+    before = float32_inputs(n, n, seed=seed)
     after = [x.clone() for x in before]
     for x in after:
         x[:, :, place:] = 1e3 * torch.rand_like(x[:, :, place:]) - 500
@@ -106,7 +115,7 @@ def test_padding_never_leaks(
 ) -> None:
     counts = data.draw(st.lists(st.integers(0, 30), min_size=2, max_size=2))
     k = max(counts) + data.draw(st.integers(1, 9))
-    query, key, value = inputs(q, k, g=1, dtype=torch.float32)
+    query, key, value = float32_inputs(q, k, g=1)
     others = [key.clone(), value.clone()]
     for entry, count in enumerate(counts):
         for x in others:
@@ -123,7 +132,7 @@ def test_padding_never_leaks(
 @pytest.mark.parametrize("large", [1e3, 1e12])
 def test_hidden_keys_never_leak_into_any_score(regime: str, score: str, large: float) -> None:
     """Wherever they stand: the first three keys and the last are hidden."""
-    query, key, value = inputs(7, 31, g=1, dtype=torch.float32)
+    query, key, value = float32_inputs(7, 31, g=1)
     seen = (torch.arange(31) > 2) & (torch.arange(31) < 30)
     others = [torch.where(seen[:, None], x, large * (x - 0.5)) for x in (key, value)]
     with ready(regime) as kernel:
@@ -233,8 +242,8 @@ def test_looked_is_unlooked_bit_for_bit(
 
 @pytest.mark.parametrize("regime", [*REGIMES, "auto"])
 def test_looking_leaves_the_gradient_alone(regime: str) -> None:
-    x = [y.requires_grad_() for y in inputs(41, 41, h=6, g=2, dtype=torch.float32)]
-    upstream = noise(2, 6, 41, 5, seed=9, dtype=torch.float32)
+    x = [y.requires_grad_() for y in float32_inputs(41, 41, h=6, g=2)]
+    upstream = float32_noise(2, 6, 41, 5, seed=9)
     with ready(regime) as kernel:
         outputs = (
             look(*x, mask=causal, kernel=kernel).output,
@@ -251,6 +260,6 @@ LONG = [(1, 2, 300, 300), (4, 4, 64, 64), (1, 1, 2100, 2100), (3, 2, 5, 700)]
 @pytest.mark.parametrize(("b", "h", "q", "k"), LONG)
 @pytest.mark.parametrize("tracked", [False, True], ids=["", "tracked"])
 def test_looked_is_unlooked_in_other_sizes(b: int, h: int, q: int, k: int, tracked: bool) -> None:
-    x = [y.requires_grad_(tracked) for y in inputs(q, k, b=b, h=h, dtype=torch.float32)]
+    x = [y.requires_grad_(tracked) for y in float32_inputs(q, k, b=b, h=h)]
     for mask in (None, causal, window(9)):
         assert torch.equal(look(*x, mask=mask).output, attend(*x, mask=mask))

@@ -24,21 +24,28 @@ from regard import (
 from regard.attention import which
 from regard.attention.masks import Mask
 from regard.errors import OptionError
-from tests.attention.operation_cases import DOUBLE, every, inputs, noise, ready
-
-
-def single(*sizes: int, **options: int) -> list[Tensor]:
-    return inputs(*sizes, dtype=torch.float32, **options)
-
+from tests.attention.kernel_cases import (
+    DOUBLE,
+    every,
+    float32_inputs,
+    float32_noise,
+    inputs,
+    noise,
+    ready,
+)
 
 CALLS: dict[str, tuple[str, str, Callable[[], tuple[list[Tensor], dict[str, object]]]]] = {
     # the kernel, a part of the reason, and the call
-    "long": ("native", "", lambda: (single(7, 1031, b=5), {})),
-    "window": ("native", "", lambda: (single(401, 401), {"mask": window(3)})),
-    "causal, q ≠ k": ("native", "", lambda: (single(301, 401), {"mask": causal})),
-    "dropout": ("native", "", lambda: (single(7, 11), {"dropout": 0.5})),
-    "ALiBi": ("native", "", lambda: (single(7, 11), {"bias": ALiBi(3)})),
-    "widths": ("native", "", lambda: ([*single(7, 11)[:2], noise(2, 3, 11, 13).float()], {})),
+    "long": ("native", "", lambda: (float32_inputs(7, 1031, b=5), {})),
+    "window": ("native", "", lambda: (float32_inputs(401, 401), {"mask": window(3)})),
+    "causal, q ≠ k": ("native", "", lambda: (float32_inputs(301, 401), {"mask": causal})),
+    "dropout": ("native", "", lambda: (float32_inputs(7, 11), {"dropout": 0.5})),
+    "ALiBi": ("native", "", lambda: (float32_inputs(7, 11), {"bias": ALiBi(3)})),
+    "widths": (
+        "native",
+        "",
+        lambda: ([*float32_inputs(7, 11)[:2], float32_noise(2, 3, 11, 13)], {}),
+    ),
     "short, float64": (
         "plain",
         "native cannot: it has float32 and bfloat16, and q is torch.float64",
@@ -57,10 +64,10 @@ CALLS: dict[str, tuple[str, str, Callable[[], tuple[list[Tensor], dict[str, obje
     "score": (
         "plain",
         "native cannot: the score does not reduce to a dot product",
-        lambda: (single(7, 11), {"score": lambda q, k: -torch.cdist(q, k)}),
+        lambda: (float32_inputs(7, 11), {"score": lambda q, k: -torch.cdist(q, k)}),
     ),
-    "wide": ("plain", "native cannot: heads are wider", lambda: (single(7, 11, d=300), {})),
-    "nothing": ("blocked", "there is nothing to compute", lambda: (single(0, 11), {})),
+    "wide": ("plain", "native cannot: heads are wider", lambda: (float32_inputs(7, 11, d=300), {})),
+    "nothing": ("blocked", "there is nothing to compute", lambda: (float32_inputs(0, 11), {})),
 }
 
 

@@ -10,17 +10,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention.positions import ALiBi, Bias, Learned, RelativeBias, Rotary, Sinusoidal
 from regard.errors import DtypeError, OptionError, ShapeError
+from tests.attention.kernel_cases import float32_noise, noise
 
 quick = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**31 - 1)
-
-
-def noise(*sizes: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
 ON_VECTORS: dict[str, Callable[[], nn.Module]] = {
@@ -82,7 +79,7 @@ def test_sinusoidal_is_marians_permuted(width: int) -> None:
 
 def test_sinusoidal_adds_its_table_even_in_a_bfloat16_model() -> None:
     module = Sinusoidal(7).bfloat16()
-    x = noise(2, 3, 5, 7)
+    x = float32_noise(2, 3, 5, 7)
     assert module.table(5).dtype == torch.float32
     assert torch.equal(module(x, offset=11), x + Sinusoidal(7).table(16)[11:])
 
@@ -92,7 +89,7 @@ def test_sinusoidal_adds_its_table_even_in_a_bfloat16_model() -> None:
 
 def test_learned_adds_the_rows_of_its_positions() -> None:
     module = Learned(13, 7)
-    x = noise(2, 3, 5, 7)
+    x = float32_noise(2, 3, 5, 7)
     assert torch.equal(module(x, offset=8), x + module.table[8:13])
 
 
@@ -103,7 +100,7 @@ def test_learned_starts_small() -> None:
 
 def test_learned_gradient_counts_the_uses_of_each_row() -> None:
     module = Learned(11, 7)
-    module(noise(2, 3, 5, 7), offset=4).sum().backward()
+    module(float32_noise(2, 3, 5, 7), offset=4).sum().backward()
     wanted = torch.zeros(11, 7)
     wanted[4:9] = 2 * 3
     assert module.table.grad is not None
@@ -120,7 +117,7 @@ def test_rotary_is_llamas(base: float, offset: int) -> None:
     config = llama.LlamaConfig(
         hidden_size=3 * 22, num_attention_heads=3, head_dim=22, rope_theta=base
     )
-    q, k = noise(2, 3, 17, 22, seed=1), noise(2, 3, 17, 22, seed=2)
+    q, k = float32_noise(2, 3, 17, 22, seed=1), float32_noise(2, 3, 17, 22, seed=2)
     positions = torch.arange(offset, offset + 17)[None]
     cos, sin = llama.LlamaRotaryEmbedding(config)(q, positions)
     wanted_q, wanted_k = llama.apply_rotary_pos_emb(q, k, cos, sin)
@@ -132,7 +129,7 @@ def test_rotary_is_llamas(base: float, offset: int) -> None:
 @pytest.mark.parametrize("offset", [0, 1013])
 def test_rotary_interleaved_is_gptjs(offset: int) -> None:
     gptj = pytest.importorskip("transformers.models.gptj.modeling_gptj")
-    x = noise(2, 17, 3, 22)  # GPT-J turns before it moves the heads forward
+    x = float32_noise(2, 17, 3, 22)  # GPT-J turns before it moves the heads forward
     sin, cos = gptj.create_sinusoidal_positions(offset + 17, 22)[None, offset:].chunk(2, dim=-1)
     wanted = gptj.apply_rotary_pos_emb(x, sin, cos).transpose(1, 2)
     ours = Rotary(22, interleaved=True)(x.transpose(1, 2), offset)
@@ -151,7 +148,7 @@ def test_rotary_by_hand() -> None:
 
 
 def test_rotary_layouts_differ_by_a_permutation() -> None:
-    x = noise(3, 5, 14)
+    x = float32_noise(3, 5, 14)
     halves = torch.cat((x[..., 0::2], x[..., 1::2]), dim=-1)
     turned = Rotary(14, interleaved=True)(x)
     assert torch.equal(Rotary(14)(halves), torch.cat((turned[..., 0::2], turned[..., 1::2]), -1))
@@ -164,7 +161,7 @@ def test_rotary_keeps_norms_and_leaves_position_0(
     seed: int, half: int, offset: int, paired: bool
 ) -> None:
     rotary = Rotary(2 * half, interleaved=paired)
-    x = noise(3, 5, 2 * half, seed=seed, dtype=torch.float64)
+    x = noise(3, 5, 2 * half, seed=seed)
     turned = rotary(x, offset)
     torch.testing.assert_close(turned.norm(dim=-1), x.norm(dim=-1), rtol=1e-12, atol=0)
     assert torch.equal(rotary(x)[:, 0], x[:, 0])
@@ -182,7 +179,7 @@ def test_rotary_products_depend_on_relative_position_only(
     seed: int, half: int, places: tuple[int, int, int], paired: bool
 ) -> None:
     rotary = Rotary(2 * half, interleaved=paired)
-    q, k = noise(2, 3, 1, 2 * half, seed=seed, dtype=torch.float64)
+    q, k = noise(2, 3, 1, 2 * half, seed=seed)
     i, j, shift = places
     here = (rotary(q, i) * rotary(k, j)).sum(-1)
     there = (rotary(q, i + shift) * rotary(k, j + shift)).sum(-1)
@@ -193,7 +190,7 @@ def test_rotary_products_depend_on_relative_position_only(
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_rotary_rounds_once(dtype: torch.dtype) -> None:
-    x = noise(3, 5, 14).to(dtype)
+    x = float32_noise(3, 5, 14).to(dtype)
     assert torch.equal(Rotary(14)(x, 101), Rotary(14)(x.float(), 101).to(dtype))
 
 
@@ -204,7 +201,7 @@ def test_rotary_angles_of_float64_are_float64() -> None:
 
 
 def test_rotary_passes_gradients_through_by_turning_back() -> None:
-    x = noise(3, 5, 14, dtype=torch.float64).requires_grad_()
+    x = noise(3, 5, 14).requires_grad_()
     assert torch.autograd.gradcheck(Rotary(14), (x,))
 
 
@@ -217,7 +214,7 @@ def test_rotary_passes_gradients_through_by_turning_back() -> None:
 def test_offset_is_a_slice_of_the_whole(
     make: Callable[[], nn.Module], seed: int, start: int, cut: int
 ) -> None:
-    module, x = make(), noise(2, 3, start + 19, 14, seed=seed)
+    module, x = make(), float32_noise(2, 3, start + 19, 14, seed=seed)
     whole, middle, end = module(x), slice(start, start + cut), slice(start + cut, None)
     assert torch.equal(module(x[..., middle, :], offset=start), whole[..., middle, :])
     assert torch.equal(module(x[..., end, :], offset=start + cut), whole[..., end, :])
@@ -225,7 +222,7 @@ def test_offset_is_a_slice_of_the_whole(
 
 @on_vectors
 def test_word_by_word_is_the_whole_sequence(make: Callable[[], nn.Module]) -> None:
-    module, x = make(), noise(2, 3, 23, 14)
+    module, x = make(), float32_noise(2, 3, 23, 14)
     words = [module(x[..., i : i + 1, :], offset=i) for i in range(23)]
     assert torch.equal(torch.cat(words, dim=-2), module(x))
 
@@ -236,7 +233,7 @@ def test_word_by_word_is_the_whole_sequence(make: Callable[[], nn.Module]) -> No
 def test_dtype_and_shape_are_those_of_x(
     make: Callable[[], nn.Module], dtype: torch.dtype, batch: tuple[int, ...]
 ) -> None:
-    x = noise(*batch, 5, 14).to(dtype)
+    x = float32_noise(*batch, 5, 14).to(dtype)
     y = make()(x, offset=3)
     assert (y.dtype, y.shape) == (x.dtype, x.shape)
     assert not torch.equal(y, x)
@@ -283,10 +280,10 @@ IMPOSSIBLE: list[tuple[Callable[[], object], str]] = [
     (lambda: Sinusoidal(7, base=math.inf), base("Sinusoidal", math.inf)),
     (lambda: Sinusoidal(7).table(-1), least("Sinusoidal", "length", -1, 0)),
     (lambda: Sinusoidal(7).table(3, -2), least("Sinusoidal", "offset", -2, 0)),
-    (lambda: Sinusoidal(7)(noise(5, 7), -1), least("Sinusoidal", "offset", -1, 0)),
+    (lambda: Sinusoidal(7)(float32_noise(5, 7), -1), least("Sinusoidal", "offset", -1, 0)),
     (lambda: Learned(0, 7), least("Learned", "length", 0, 1)),
     (lambda: Learned(5, -3), least("Learned", "width", -3, 1)),
-    (lambda: Learned(5, 7)(noise(5, 7), -1), least("Learned", "offset", -1, 0)),
+    (lambda: Learned(5, 7)(float32_noise(5, 7), -1), least("Learned", "offset", -1, 0)),
     (lambda: Rotary(0), least("Rotary", "width", 0, 2)),
     (
         lambda: Rotary(7),
@@ -294,7 +291,7 @@ IMPOSSIBLE: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: Rotary(14, base=-1.0), base("Rotary", -1.0)),
     (lambda: Rotary(14, base=math.nan), base("Rotary", math.nan)),
-    (lambda: Rotary(14)(noise(5, 14), -1), least("Rotary", "offset", -1, 0)),
+    (lambda: Rotary(14)(float32_noise(5, 14), -1), least("Rotary", "offset", -1, 0)),
     (lambda: ALiBi(0), least("ALiBi", "heads", 0, 1)),
     (lambda: RelativeBias(0), least("RelativeBias", "heads", 0, 1)),
     (lambda: RelativeBias(3, buckets=2), least("RelativeBias", "buckets", 2, 4)),
@@ -353,10 +350,10 @@ def test_x_that_does_not_fit(make: Callable[[], nn.Module]) -> None:
         f"{name}: x has width=13 but positions have width=14 (x (2,5,13)); use one width for both"
     )
     with pytest.raises(ShapeError, match=f"^{re.escape(width)}$"):
-        module(noise(2, 5, 13))
+        module(float32_noise(2, 5, 13))
     axis = f"{name}: x has no axis n (x (14)); pass (…, n, width)"
     with pytest.raises(ShapeError, match=f"^{re.escape(axis)}$"):
-        module(noise(14))
+        module(float32_noise(14))
     dtype = f"{name}: x is torch.int64, but vectors are floating; use x.float()"
     with pytest.raises(DtypeError, match=f"^{re.escape(dtype)}$"):
         module(torch.zeros(5, 14, dtype=torch.int64))
@@ -364,12 +361,12 @@ def test_x_that_does_not_fit(make: Callable[[], nn.Module]) -> None:
 
 def test_learned_past_its_end() -> None:
     module = Learned(512, 7)
-    assert module(noise(5, 7), offset=507).shape == (5, 7)
+    assert module(float32_noise(5, 7), offset=507).shape == (5, 7)
     text = (
         "Learned: positions 510…514 asked for, but the table has length 512; "
         "use a longer table or a smaller offset"
     )
     with pytest.raises(ShapeError, match=f"^{re.escape(text)}$"):
-        module(noise(5, 7), offset=510)
+        module(float32_noise(5, 7), offset=510)
     with pytest.raises(ShapeError, match="positions 508…512 asked for, but the table has length"):
-        module(noise(5, 7), offset=508)
+        module(float32_noise(5, 7), offset=508)

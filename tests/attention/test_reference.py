@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regard import attend, causal, keys, look, padding, prefix, segments, window
 from regard.attention.masks import Mask
+from tests.attention.kernel_cases import inputs, noise, written
 
 INF = math.inf
 ROUNDING = {"rtol": 1e-13, "atol": 1e-14}
@@ -54,15 +55,8 @@ def loops(
     return output, logsumexp
 
 
-def noise(*sizes: int) -> Tensor:
-    return torch.randn(*sizes, dtype=torch.float64)
-
-
-def inputs(heads: int = 6, kv_heads: int = 6) -> tuple[Tensor, Tensor, Tensor]:
-    """Two batch entries, 5 queries of width 3, 7 keys, values of width 11."""
-    return noise(2, heads, 5, 3), noise(2, kv_heads, 7, 3), noise(2, kv_heads, 7, 11)
-
-
+SIZES = {"h": 6, "d": 3, "e": 11}
+"""Six heads; queries and keys of width 3, values of width 11."""
 MASKS: dict[str, Mask | Tensor | None] = {
     "none": None,
     "causal": causal,
@@ -77,15 +71,11 @@ MASKS: dict[str, Mask | Tensor | None] = {
 }
 
 
-def written(mask: Mask | Tensor | None, q: int, k: int) -> Tensor | None:
-    return mask.tensor(q, k) if isinstance(mask, Mask) else mask
-
-
 @pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
 @pytest.mark.parametrize("biased", [False, True], ids=["", "bias"])
 def test_is_the_triple_loop(mask: Mask | Tensor | None, biased: bool) -> None:
-    q, k, v = inputs()
-    bias = noise(2, 6, 5, 7) if biased else None
+    q, k, v = inputs(5, 7, **SIZES)
+    bias = noise(2, 6, 5, 7, seed=7) if biased else None
     seen = look(q, k, v, mask=mask, bias=bias, kernel="reference")
     output, logsumexp = loops(q, k, v, written(mask, 5, 7), bias)
     torch.testing.assert_close(seen.output, output, **ROUNDING)
@@ -94,8 +84,8 @@ def test_is_the_triple_loop(mask: Mask | Tensor | None, biased: bool) -> None:
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 3, 6])
 def test_grouped_heads_are_the_triple_loop(kv_heads: int) -> None:
-    q, k, v = inputs(kv_heads=kv_heads)
-    bias = noise(6, 5, 7)
+    q, k, v = inputs(5, 7, g=kv_heads, **SIZES)
+    bias = noise(6, 5, 7, seed=7)
     output, logsumexp = loops(q, k, v, written(causal, 5, 7), bias)
     seen = look(q, k, v, mask=causal, bias=bias, kernel="reference")
     torch.testing.assert_close(seen.output, output, **ROUNDING)
@@ -106,8 +96,9 @@ def test_grouped_heads_are_the_triple_loop(kv_heads: int) -> None:
     "sizes", [(7, 5), (2, 6, 5, 7), (6, 5, 7), (5, 7), (1, 7), (5, 1), (1, 1), (2, 1, 1, 7)]
 )
 def test_bias_broadcasts(sizes: tuple[int, ...]) -> None:
-    q, k, v = inputs()
-    bias = noise(*sizes).mT if sizes == (7, 5) else noise(*sizes)
+    q, k, v = inputs(5, 7, **SIZES)
+    bias = noise(*sizes, seed=7)
+    bias = bias.mT if sizes == (7, 5) else bias
     output, logsumexp = loops(q, k, v, bias=bias)
     seen = look(q, k, v, bias=bias, kernel="reference")
     torch.testing.assert_close(seen.output, output, **ROUNDING)
@@ -115,7 +106,7 @@ def test_bias_broadcasts(sizes: tuple[int, ...]) -> None:
 
 
 def test_ranks() -> None:
-    q, k, v = inputs()
+    q, k, v = inputs(5, 7, **SIZES)
     mask = written(causal, 5, 7)
     output, _ = loops(q, k, v, mask)
     one = attend(q[1, 2], k[1, 2], v[1, 2], mask=causal, kernel="reference")
@@ -128,7 +119,7 @@ def test_ranks() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_low_precision_is_computed_in_float64_and_rounded_once(dtype: torch.dtype) -> None:
-    q, k, v = (x.to(dtype) for x in inputs())
+    q, k, v = (x.to(dtype) for x in inputs(5, 7, **SIZES))
     output, _ = loops(q.double(), k.double(), v.double(), written(causal, 5, 7))
     rounded = attend(q, k, v, mask=causal, kernel="reference")
     assert rounded.dtype == dtype
@@ -189,13 +180,12 @@ def test_causal_is_aligned_at_the_end_by_hand() -> None:
 
 
 def test_one_key_is_its_value() -> None:
-    q, k, v = noise(2, 3, 5, 7), noise(2, 3, 1, 7), noise(2, 3, 1, 11)
+    q, k, v = inputs(5, 1, d=7, e=11)
     assert torch.equal(attend(q, k, v, kernel="reference"), v.expand(2, 3, 5, 11))
 
 
 def test_equal_keys_give_the_mean_value() -> None:
-    q, v = noise(5, 3), noise(7, 11)
-    k = noise(1, 3).expand(7, 3)
+    q, k, v = noise(5, 3), noise(1, 3, seed=1).expand(7, 3), noise(7, 11, seed=2)
     wanted = v.mean(0).expand(5, 11)
     torch.testing.assert_close(attend(q, k, v, kernel="reference"), wanted, **ROUNDING)
 
@@ -205,7 +195,7 @@ def test_equal_keys_give_the_mean_value() -> None:
 
 @pytest.mark.parametrize("how", ["mask", "bias"])
 def test_a_row_with_nothing_to_see_is_zero_and_alone(how: str) -> None:
-    q, k, v = inputs()
+    q, k, v = inputs(5, 7, **SIZES)
     seen = torch.ones(5, 7, dtype=torch.bool)
     seen[3] = False
     option = (
@@ -220,7 +210,7 @@ def test_a_row_with_nothing_to_see_is_zero_and_alone(how: str) -> None:
 
 
 def test_a_large_negative_bias_is_only_a_bias() -> None:
-    q, k, v = inputs()
+    q, k, v = inputs(5, 7, **SIZES)
     # 2^30 is so large that only multiples of 2^-22 survive beside it in float64.
     bias = torch.zeros(5, 7).index_fill(0, torch.tensor([3]), -(2.0**30))
     wanted = attend(q, k, v, kernel="reference")
@@ -230,8 +220,8 @@ def test_a_large_negative_bias_is_only_a_bias() -> None:
 
 
 def test_mask_and_bias_together() -> None:
-    q, k, v = inputs()
-    bias = noise(6, 5, 7)
+    q, k, v = inputs(5, 7, **SIZES)
+    bias = noise(6, 5, 7, seed=7)
     bias[:, 2, 1:] = -INF  # by the bias query 2 sees key 0 alone, which the mask hides
     mask = torch.ones(5, 7, dtype=torch.bool)
     mask[:, 0] = False

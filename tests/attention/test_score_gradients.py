@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from regard.attention import Additive, attend, causal, look, padding
 from regard.attention.scores import Score, as_score
 from regard.errors import ShapeError
+from tests.attention.kernel_cases import noise, tiny_blocks
 from tests.attention.score_cases import (
     HIDDEN,
     LEARNED,
@@ -27,9 +28,7 @@ from tests.attention.score_cases import (
     Q,
     close,
     make,
-    noise,
     regimes,
-    tiny_blocks,
 )
 
 learned = pytest.mark.parametrize("name", LEARNED)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.attention import Additive, Bilinear, Scaled, attend, look
 from regard.attention.scores import NAMED, DotScore, Score, as_score
+from tests.attention.kernel_cases import noise, tiny_blocks
 from tests.attention.score_cases import (
     LEARNED,
     SIMPLE,
@@ -26,9 +27,7 @@ from tests.attention.score_cases import (
     close,
     dot,
     make,
-    noise,
     regimes,
-    tiny_blocks,
 )
 
 every = pytest.mark.parametrize("name", [*SIMPLE, *LEARNED])

@@ -21,7 +21,7 @@ from regard import (
     window,
 )
 from regard.attention.masks import Mask
-from tests.attention.operation_cases import DOUBLE, every, inputs, noise, ready
+from tests.attention.kernel_cases import DOUBLE, every, float32_inputs, inputs, noise, ready
 
 COMPILED = """
 import torch
@@ -112,25 +112,25 @@ def test_vmap_of_grad(b: int, h: int, n: int, mask: Mask | None) -> None:
 @pytest.mark.parametrize("tracked", [False, True], ids=["", "tracked"])
 def test_autocast(regime: str, tracked: bool) -> None:
     """Inputs are rounded to bfloat16, and the rest is as for bfloat16 inputs."""
-    x = [y.requires_grad_(tracked) for y in inputs(67, 67, dtype=torch.float32)]
+    x = [y.requires_grad_(tracked) for y in float32_inputs(67, 67)]
     with ready(regime) as kernel:
         with torch.autocast("cpu", torch.bfloat16):
             seen = look(*(3 * y for y in x), mask=causal, kernel=kernel)
             attended = attend(*(3 * y for y in x), mask=causal, kernel=kernel)
             weights, best, entropy = seen.weights(), seen.top(3)[0], seen.entropy()
         wanted = look(*((3 * y).bfloat16() for y in x), mask=causal, kernel=kernel)
+        assert torch.equal(weights, wanted.weights())
+        assert torch.equal(best, wanted.top(3)[0])
+        assert torch.equal(entropy, wanted.entropy())
     assert attended.dtype == torch.bfloat16
     assert torch.equal(attended, seen.output)
     assert torch.equal(attended, wanted.output)
     assert torch.equal(seen.logsumexp, wanted.logsumexp)
-    assert torch.equal(weights, wanted.weights())
-    assert torch.equal(best, wanted.top(3)[0])
-    assert torch.equal(entropy, wanted.entropy())
 
 
 @pytest.mark.parametrize("regime", ["blocked", "many blocks", "fused"])
 def test_autocast_gradients(regime: str) -> None:
-    x = inputs(67, 67, dtype=torch.float32)
+    x = float32_inputs(67, 67)
     upstream = noise(2, 3, 67, 5, seed=9, dtype=torch.bfloat16)
     with ready(regime) as kernel:
         rounded = [y.bfloat16().requires_grad_() for y in x]

@@ -1,4 +1,4 @@
-"""Attention as a layer, against torch's own, plain loops over heads, and its own six steps."""
+"""Attention as a layer, against plain loops over heads, and what it learns."""
 
 from __future__ import annotations
 
@@ -14,152 +14,13 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 
 from regard import ALiBi, Learned, RelativeBias, Rotary, Sinusoidal
-from regard.attention import causal, padding, window
+from regard.attention import causal, window
 from regard.errors import OptionError, RegardError, ShapeError
 from regard.nn import MultiHeadAttention, SelfAttention
+from tests.nn.multihead_cases import POSITIONS, close, layer_of, noise
 
 quick = settings(max_examples=20, deadline=None)
 seeds = st.integers(0, 2**31 - 1)
-
-
-def noise(*sizes: int, seed: int = 0) -> Tensor:
-    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def layer_of(*args: Any, seed: int = 0, **options: Any) -> MultiHeadAttention:
-    """A layer in float64 of which no parameter is 0."""
-    torch.manual_seed(seed)
-    layer = MultiHeadAttention(*args, **options).double()
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
-    return layer
-
-
-def torch_of(*args: Any, seed: int = 0, **options: Any) -> nn.MultiheadAttention:
-    torch.manual_seed(seed)
-    module = nn.MultiheadAttention(*args, dtype=torch.float64, **options)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
-    return module
-
-
-def close(found: Tensor, wanted: Tensor) -> None:
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
-
-
-# The same numbers as torch's
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("heads", [1, 2, 7])
-def test_from_torch_self_attention(bias: bool, heads: int) -> None:
-    module = torch_of(14, heads, bias=bias, batch_first=True)
-    layer, x = MultiHeadAttention.from_torch(module), noise(3, 5, 14)
-    close(layer(x), module(x, x, x, need_weights=False)[0])
-    assert (layer.b_q is None) == (not bias)
-
-
-def test_from_torch_cross_attention() -> None:
-    module = torch_of(14, 2, batch_first=True)
-    layer, x, context = MultiHeadAttention.from_torch(module), noise(3, 5, 14), noise(3, 11, 14)
-    close(layer(x, context), module(x, context, context, need_weights=False)[0])
-    close(layer(x[0], context[0]), module(x[0], context[0], context[0])[0])
-
-
-def test_from_torch_whatever_its_batch_axis() -> None:
-    module = torch_of(14, 2)
-    layer, x = MultiHeadAttention.from_torch(module), noise(3, 5, 14)
-    y = x.transpose(0, 1)
-    close(layer(x), module(y, y, y)[0].transpose(0, 1))
-
-
-def test_from_torch_masks_are_the_other_way_round() -> None:
-    module = torch_of(14, 2, batch_first=True)
-    layer, x = MultiHeadAttention.from_torch(module), noise(3, 5, 14)
-    hidden = torch.triu(torch.ones(5, 5, dtype=torch.bool), 1)
-    wanted = module(x, x, x, attn_mask=hidden)[0]
-    close(layer(x, mask=~hidden), wanted)
-    close(layer(x, mask=causal), wanted)
-    assert not torch.allclose(layer(x), wanted)
-
-    lengths = torch.tensor([5, 2, 3])
-    pad = torch.arange(5) >= lengths[:, None]
-    wanted = module(x, x, x, key_padding_mask=pad)[0]
-    close(layer(x, mask=padding(lengths)), wanted)
-    close(layer(x, mask=~pad[:, None, None, :]), wanted)
-
-    both = module(x, x, x, key_padding_mask=pad, attn_mask=hidden)[0]
-    close(layer(x, mask=causal & padding(lengths)), both)
-
-
-def test_from_torch_weights_are_torchs() -> None:
-    module = torch_of(14, 2, batch_first=True)
-    x, context = noise(5, 14), noise(11, 14, seed=1)
-    s = MultiHeadAttention.from_torch(module).steps(x, context=context)
-    output, weights = module(x, context, context, average_attn_weights=False)
-    close(s.weights, weights)
-    close(s.output, output)
-
-
-def test_from_torch_carries_dropout_and_mode() -> None:
-    module = torch_of(14, 2, dropout=0.5, batch_first=True)
-    x = noise(3, 5, 14)
-    training = MultiHeadAttention.from_torch(module)
-    layer = MultiHeadAttention.from_torch(module.eval())
-    assert training.training
-    assert not layer.training
-    assert layer.dropout == 0.5
-    close(layer(x), module(x, x, x)[0])
-    assert not torch.allclose(training(x), layer(x))
-
-
-def test_from_torch_keeps_the_dtype_and_makes_a_copy() -> None:
-    module = nn.MultiheadAttention(6, 2)
-    layer = MultiHeadAttention.from_torch(module)
-    assert {parameter.dtype for parameter in layer.parameters()} == {torch.float32}
-    before = layer.w_q.clone()
-    with torch.no_grad():
-        module.in_proj_weight.zero_()
-    assert torch.equal(layer.w_q, before)
-    assert all(parameter.requires_grad for parameter in layer.parameters())
-
-
-UNSUPPORTED: dict[str, tuple[Callable[[], nn.Module], str]] = {
-    "bias-kv": (
-        lambda: nn.MultiheadAttention(6, 2, add_bias_kv=True),
-        "from_torch: the module adds keys of its own (add_bias_kv or add_zero_attn), which "
-        "MultiHeadAttention does not",
-    ),
-    "zero": (
-        lambda: nn.MultiheadAttention(6, 2, add_zero_attn=True),
-        "from_torch: the module adds keys of its own (add_bias_kv or add_zero_attn), which "
-        "MultiHeadAttention does not",
-    ),
-    "kdim": (
-        lambda: nn.MultiheadAttention(6, 2, kdim=5),
-        "from_torch: the module has kdim=5 and vdim=6 beside embed_dim=6; MultiHeadAttention has "
-        "one width",
-    ),
-    "vdim": (
-        lambda: nn.MultiheadAttention(6, 2, vdim=7),
-        "from_torch: the module has kdim=6 and vdim=7 beside embed_dim=6; MultiHeadAttention has "
-        "one width",
-    ),
-}
-
-
-@pytest.mark.parametrize(("make", "text"), UNSUPPORTED.values(), ids=UNSUPPORTED.keys())
-def test_from_torch_says_what_it_cannot_take(make: Callable[[], Any], text: str) -> None:
-    with pytest.raises(OptionError, match=f"^{re.escape(text)}$"):
-        MultiHeadAttention.from_torch(make())
-
-
-@pytest.mark.usefixtures("as_users_run")
-def test_from_torch_of_something_else() -> None:
-    with pytest.raises(RegardError, match=r"^from_torch: .*Linear.*MultiheadAttention"):
-        MultiHeadAttention.from_torch(nn.Linear(6, 6))  # type: ignore[arg-type]
 
 
 # What the layer computes
@@ -185,15 +46,6 @@ def by_hand(layer: MultiHeadAttention, x: Tensor, context: Tensor) -> Tensor:
             scores = turn(q[:, of_q]) @ turn(k[:, of_kv]).T / d**0.5
         heads.append(scores.softmax(-1) @ v[:, of_kv])
     return affine(torch.cat(heads, -1), layer.w_o, layer.b_o)
-
-
-POSITIONS: dict[str, Callable[[], nn.Module | None]] = {
-    "none": lambda: None,
-    "rotary": lambda: Rotary(2),
-    "rotary-interleaved": lambda: Rotary(2, interleaved=True),
-    "alibi": lambda: ALiBi(6),
-    "relative": lambda: RelativeBias(6, buckets=6, max_distance=5),
-}
 
 
 @pytest.mark.parametrize("make", POSITIONS.values(), ids=POSITIONS.keys())
@@ -406,83 +258,6 @@ def test_weights_are_d_in_by_d_out_and_begin_as_those_of_the_paper() -> None:
     assert layer.w_q.std() > 0.1
     assert all(b.abs().max() == 0 for b in (layer.b_q, layer.b_k, layer.b_v, layer.b_o))
     assert repr(layer) == "MultiHeadAttention(width=12, heads=6, kv_heads=2)"
-
-
-# Steps
-
-
-@pytest.mark.parametrize("make", POSITIONS.values(), ids=POSITIONS.keys())
-@pytest.mark.parametrize("kv_heads", [2, 6])
-def test_steps_end_where_the_layer_ends(
-    make: Callable[[], nn.Module | None], kv_heads: int
-) -> None:
-    layer = layer_of(12, 6, kv_heads, make())
-    x, context = noise(5, 12), noise(7, 12, seed=1)
-    for options in (
-        {},
-        {"mask": causal},
-        {"context": context},
-        {"context": context, "mask": causal},
-    ):
-        forward = {name: value for name, value in options.items() if name == "mask"}
-        s = layer.steps(x, **options)
-        close(s.output, layer(x, options.get("context"), **forward))
-        assert not s.output.requires_grad
-        k = 7 if "context" in options else 5
-        assert tuple(s.weights.shape) == (6, 5, k)
-        assert tuple(s.k.shape) == (kv_heads, k, 2)
-        close(s.weights.sum(-1), torch.ones(6, 5, dtype=torch.float64))
-        assert len(s.of(0).steps) == 6 * 6 + 1
-        assert len(s.of(0).steps[3].table.rows) == k
-
-
-def test_steps_of_one_head() -> None:
-    layer, x = layer_of(6, 1), noise(5, 6)
-    s = layer.steps(x, words=list("abcde"))
-    close(s.output, layer(x))
-    assert tuple(s.weights.shape) == (5, 5)
-    assert tuple(s.q.shape) == (5, 6)
-    close(s.q, x @ layer.w_q + layer.b_q)
-    assert s.of("c").title == "c, word 3 of 5: a b c d e"
-
-
-def test_steps_are_in_no_graph() -> None:
-    layer = layer_of(12, 6, 2, RelativeBias(6, buckets=6, max_distance=5))
-    s = layer.steps(noise(5, 12).requires_grad_())
-    names = ("x", "q", "k", "v", "scores", "scaled", "masked", "weights", "weighted", "output")
-    assert [name for name in names if getattr(s, name).requires_grad] == []
-
-
-def test_cross_attention_names_both_sides() -> None:
-    layer = layer_of(6, 2)
-    x, context = noise(3, 6), noise(2, 6, seed=1)
-    s = layer.steps(x, ["le", "chat", "dort"], context=context, context_words=["the", "cat"])
-    text = str(s.of("chat"))
-    assert [row[0] for row in s.of("chat").steps[1].table.rows] == ["the", "cat"]
-    assert "←" not in text
-    unnamed = layer.steps(x, context=context)
-    assert unnamed.words == ("x1", "x2", "x3")
-    assert unnamed.keys == ("c1", "c2")
-
-
-def test_cross_attention_is_not_called_self_attention() -> None:
-    s = layer_of(6, 2).steps(noise(3, 6), context=noise(2, 6, seed=1))
-    assert "Self-attention" not in str(s)
-    assert "k = x W_K" not in str(s.of(0))
-
-
-def test_the_same_names_on_both_sides_do_not_make_it_self_attention() -> None:
-    names = ("the", "cat", "sat")
-    s = layer_of(6, 2).steps(noise(3, 6), names, context=noise(3, 6, seed=1), context_words=names)
-    assert "←" not in str(s.of("cat"))
-
-
-def test_a_bias_is_not_left_out_of_the_formula() -> None:
-    x = noise(3, 6)
-    with_bias, without = layer_of(6, 2), layer_of(6, 2, bias=False)
-    for told in (str(with_bias.steps(x)), str(with_bias.steps(x).of(0))):
-        assert re.search(r"W_Q \+ b", told)
-    assert "+ b" not in str(without.steps(x).of(0))
 
 
 # What does not fit

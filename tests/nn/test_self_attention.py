@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
 
 import regard
 from regard.attention import causal
 from regard.nn import SelfAttention
-
-
-def noise(*sizes: int, seed: int = 0) -> Tensor:
-    return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def close(found: Tensor, wanted: Tensor) -> None:
-    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+from tests.nn.multihead_cases import close, noise
 
 
 @pytest.mark.parametrize("score", ["dot", "scaled_dot", "cosine", "gaussian"])
