@@ -43,7 +43,7 @@ def test_unknown_kernels(name: str, call: Callable[..., object]) -> None:
         )
 
 
-WRITTEN_OUT = "would have to be written out, queries × keys"
+WRITTEN_OUT = "would have to be materialized, queries × keys"
 UNFUSED: dict[str, tuple[Callable[[], dict[str, object]], str]] = {
     "dropout": (lambda: {"dropout": 0.1}, "it has no dropout"),
     "bias with a gradient": (

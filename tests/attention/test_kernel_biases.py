@@ -117,7 +117,7 @@ def test_relative_bias_and_its_table(regime: str, name: str, q: int, k: int) -> 
 
 @pytest.mark.parametrize("bias", [ALiBi(3), RelativeBias(3)], ids=["ALiBi", "RelativeBias"])
 def test_fused_refuses_a_bias_it_would_have_to_write_out(bias: ALiBi | RelativeBias) -> None:
-    with pytest.raises(OptionError, match="would have to be written out"):
+    with pytest.raises(OptionError, match="would have to be materialized"):
         attend(*float32_inputs(7, 7), bias=bias, kernel="fused")
 
 

@@ -74,7 +74,7 @@ def test_nothing_to_see(regime: str, dtype: torch.dtype, how: str) -> None:
     nothing = empty[:, None, :].expand(2, 6, 67)
     with ready(regime, COARSE_BLOCKS) as kernel:
         if regime == "fused" and how in FUSED_CANNOT:
-            with pytest.raises(OptionError, match="would have to be written out"):
+            with pytest.raises(OptionError, match="would have to be materialized"):
                 look(*given, mask=mask, bias=bias, kernel=kernel)
             return
         seen = look(*given, mask=mask, bias=bias, kernel=kernel)

@@ -69,7 +69,7 @@ def test_lengths_and_masks(regime: str, name: str, q: int, k: int) -> None:
     mask = MASKS[name](q, k)
     with ready(regime, COARSE_BLOCKS) as kernel:
         if regime == "fused" and not fused_can(name, q, k):
-            with pytest.raises(OptionError, match="would have to be written out"):
+            with pytest.raises(OptionError, match="would have to be materialized"):
                 attend(*given, mask=mask, kernel=kernel)
             return
         got = with_gradients(

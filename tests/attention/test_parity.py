@@ -58,7 +58,7 @@ CALLS: dict[str, tuple[str, str, Callable[[], tuple[list[Tensor], dict[str, obje
     ),
     "window, float64": (
         "blocked",
-        "fused cannot: the mask window(3) would have to be written out",
+        "fused cannot: the mask window(3) would have to be materialized",
         lambda: (inputs(601, 601), {"mask": window(3)}),
     ),
     "score": (

@@ -60,7 +60,7 @@ def supports(call: Call) -> str | None:
     if wrapped_by_torch_func(call.q, call.k, call.v):
         return "torch.func transforms plain operations best"
     if call.bias is not None and not isinstance(call.bias, Tensor):
-        return f"{type(call.bias).__name__} would have to be written out, queries × keys"
+        return f"{type(call.bias).__name__} would have to be materialized, queries × keys"
     if isinstance(call.bias, Tensor) and call.bias.dtype.itemsize > call.v.dtype.itemsize:
         return f"the bias would be rounded from {call.bias.dtype} to {call.v.dtype}"
     if isinstance(call.bias, Tensor) and call.bias.requires_grad and torch.is_grad_enabled():
@@ -69,7 +69,7 @@ def supports(call: Call) -> str | None:
         return "its log-sum-exp has no gradient, which a sink needs"
     causal, rest = _without_causal(call)
     if not all(_written(part) for part in rest):
-        return f"the mask {call.mask!r} would have to be written out, queries × keys"
+        return f"the mask {call.mask!r} would have to be materialized, queries × keys"
     if causal and call.factor is not None and not call.factor > 0:
         return f"its causal mask fails at a scale of {call.factor:g}, which is not positive"
     return None

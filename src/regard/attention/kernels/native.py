@@ -42,13 +42,13 @@ def supports(call: Call) -> str | None:
     if 0 in call.sizes or call.v.shape[-1] == 0:
         return "there is nothing to compute"
     if not isinstance(call.bias, Tensor | PerDistance | None):
-        return f"{type(call.bias).__name__} would have to be written out, queries × keys"
+        return f"{type(call.bias).__name__} would have to be materialized, queries × keys"
     if isinstance(call.bias, Tensor) and call.bias.dtype == torch.float64:
         return "the bias would be rounded from float64"
     if isinstance(call.bias, Tensor) and call.bias.requires_grad and torch.is_grad_enabled():
         b, h, q, k = call.sizes
         if b * h * q * k > WRITTEN:
-            return "the gradient of the bias would be written out for every batch entry and head"
+            return "the gradient of the bias would be materialized for every batch entry and head"
     if native.has_tangent(call.q, call.k, call.v):
         return "it has no forward-mode derivative"
     if (reason := _unwritten(call)) is not None:
@@ -138,5 +138,5 @@ def _unwritten(call: Call) -> str | None:
         if not part.keys_only and not isinstance(part, Dense):
             row = part.block(slice(0, 1), slice(0, 1), q, k, call.q.device)
             if prod(row.shape[:-2]) * q * k > WRITTEN:
-                return f"the mask {part!r} would have to be written out, queries × keys"
+                return f"the mask {part!r} would have to be materialized, queries × keys"
     return None
