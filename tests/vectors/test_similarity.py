@@ -120,7 +120,7 @@ def test_what_cannot_be_compared() -> None:
         ((["a"], row), (["b"], [[math.nan, 1.0]]), {}, OptionError,
          "b has vectors that are not finite"),
         ((["a", "b"], [[1.0, 2.0], [-1.0, -2.0]]), (["c"], row), {}, OptionError,
-         "the vectors of a sum to zero, which has no direction"),
+         "the mean vector of a is zero, which has no direction"),
     ):  # fmt: skip
         with pytest.raises(kind) as error:
             similar(a, b, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -170,3 +171,14 @@ def test_what_may_not_be(samples: Any) -> None:
     with pytest.raises(OptionError, match=r"Sparsity: threshold expected 0 or more and below 1"):
         Sparsity(threshold=1)
     assert samples.sentence().places[-1] == -1
+
+
+def test_vectors_of_two_findings_are_shared_only_if_they_are_equal() -> None:
+    def finding(value: list[float]) -> SimpleNamespace:
+        row = {"q": [[value]], "output": [[value]], "k": [[[value]]], "v": [[[value]]]}
+        return SimpleNamespace(row=row, reads=[])
+
+    found = payload.findings_data([finding([0.0, 1.0]), finding([0.0, 3.0])])  # type: ignore[list-item]
+    packed = [found["vectors"][one["row"]["q"]] for one in found["findings"]]
+    assert [one["scale"] * 32767 for one in packed] == pytest.approx([1, 3])
+    assert len({one["row"]["k"][0] for one in found["findings"]}) == 2

@@ -1,4 +1,4 @@
-"""The attention operation, its masks, scores and positions, and looks at its weights."""
+"""The attention operation, its masks, scores and positions, and `Look`: its weights on demand."""
 
 from regard.attention.masks import (
     Mask,

@@ -167,7 +167,7 @@ class Bilinear(nn.Module, DotScore):
 
 
 class Additive(nn.Module):
-    """A network with one hidden layer of query and key: aᵀ tanh(W q + U k).
+    """A network with one hidden layer over query and key: aᵀ tanh(W q + U k).
 
     >>> Additive(4, hidden=8)(torch.ones(3, 4), torch.ones(5, 4)).shape
     torch.Size([3, 5])

@@ -124,13 +124,13 @@ def _summary(
     lens: Lens, text: str, tokens: bool, top: int | None, json_: bool, needs: list[object]
 ) -> None:
     if any(one is not None for one in needs):
-        raise OptionError("explain: --word is missing: which word of the text looks?")
+        raise OptionError("explain: --word is missing; name the attending word")
     found = lens.summary(text, tokens=tokens)
     if json_:
         print_json(found.to_data())
     else:
         print(found if top is None else found.table(top))
-        print("\nregard explain … --word WORD tells what one of the words looks at")
+        print("\nregard explain … --word WORD shows what a word attends to")
 
 
 def _many(lens: Lens, path: Path, word: str | None, tokens: bool) -> None:

@@ -36,4 +36,4 @@ def export(
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise FileError(f"export: {output} exists already; give a new folder as --out")
     Translator.load(model, precision="int8").save(output)
-    note(f"wrote {output}; `regard translate --model {output}` uses it")
+    note(f"wrote {output}; `regard translate --model {output} --precision int8` uses it")

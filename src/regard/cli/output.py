@@ -1,4 +1,4 @@
-"""What commands print besides their results: JSON, notes and progress bars."""
+"""Printing of JSON, notes and progress bars."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def note(text: str) -> None:
 
 @contextmanager
 def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
-    """A function that draws how much is done, and of how much; on a terminal, until the end."""
+    """Context: ``progress(done, of)`` draws a bar on a terminal, which is removed at the end."""
     from rich.console import Console
     from rich.progress import Progress
 

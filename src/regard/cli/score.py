@@ -75,6 +75,7 @@ def _contrastive(path: Path, model: str, context: int, json_: bool) -> None:
     translator = Translator.load(model)
     started = time.perf_counter()
     with progress_bar("scoring") as progress:
+        progress(0, len(items))
         found = evaluate(translator, items, lambda done: progress(done, len(items)))
     if json_:
         about = {"file": name, "model": model, "context": context}

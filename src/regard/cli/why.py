@@ -33,7 +33,9 @@ def why(
         str | None, typer.Option(help="The alternative to compare it with. [the runner-up]")
     ] = None,
     model: Model = POCKET,
-    links: Annotated[int | None, typer.Option(help="Strongest links to cut. [32]")] = None,
+    links: Annotated[
+        int | None, typer.Option(help="Number of strongest links to cut. [32]")
+    ] = None,
     jsonl: Annotated[
         Path | None,
         typer.Option(help="Many: JSON lines with text, word, instead; or Parquet."),

@@ -55,7 +55,7 @@ def why(
             _flip(prediction, strongest, measured[: len(strongest)]),
         )
     before = prediction.baseline
-    looked = most_looked_at(words, step.effects)
+    looked = most_looked_at(step.attention, step.effects, _real(prediction, len(words)))
     where = (words[looked].layer, words[looked].head)
     return Why(
         text=prediction.words.text,
@@ -103,17 +103,20 @@ def without_words(
     """The input units whose links from the step were cut, and the logits without each of them.
 
     All units of a text of up to `WORDS`; of a longer one those with the largest estimated effects,
-    and the one with the most attention. `attention` and `effects` are ``(layers, heads, units)``.
+    and the one that is looked at most. `attention` and `effects` are ``(layers, heads, units)``.
     """
     count = effects.shape[-1]
     if count <= WORDS or prediction.place == "cross":  # where a cut runs one step of the decoder
         return list(range(count)), prediction.without_word
     estimated = effects.sum((0, 1)).abs()
-    real = torch.tensor([prediction.is_word(i) for i in range(count)])
-    looked = attention.amax((0, 1)).cpu() * real
-    estimated[looked.argmax()] = torch.inf
+    estimated[most_looked_at(attention, effects, _real(prediction, count))] = torch.inf
     units = sorted(estimated.topk(WORDS).indices.tolist())
     return units, prediction.cut_logits([prediction.word_cuts[i] for i in units])
+
+
+def _real(prediction: Prediction, units: int) -> list[bool]:
+    """Which input units are words of the text."""
+    return [prediction.is_word(i) for i in range(units)]
 
 
 def _cut(prediction: Prediction, one: Candidate) -> Cut:

@@ -24,7 +24,7 @@ CLEAR = 0.02
 ALSO = 0.9
 """The weight from which on a second word is mentioned."""
 NEARLY = 0.95
-"""The share of the largest weight from which on a word is looked at as much."""
+"""Words with at least this share of the largest weight count as looked at just as much."""
 SHOWN = 8
 """The number of links in the printed table."""
 
@@ -151,7 +151,12 @@ class Why:
     @property
     def looked_at(self) -> WordEffect:
         """The word with the most attention; see `most_looked_at`."""
-        return self.words[most_looked_at(self.words, self.effects)]
+        return self.words[self._looked_at]
+
+    @property
+    def _looked_at(self) -> int:
+        real = [not one.special for one in self.words]
+        return most_looked_at(self.attention, self.effects, real)
 
     @property
     def matters_most(self) -> WordEffect:
@@ -244,7 +249,7 @@ class Why:
         data = {**vars(self), "steps": self.steps.to_data(), "conclusion": self.conclusion}
         data["heads"] = {"attention": data.pop("attention"), "effect": data.pop("effects")}
         data["flip"] = None if self.flip is None else asdict(self.flip)
-        data["looked_at"] = most_looked_at(self.words, self.effects)
+        data["looked_at"] = self._looked_at
         del data["row"], data["texts"]
         for name in ("links", "control", "words"):
             data[name] = [asdict(one) for one in data[name]]
@@ -302,18 +307,20 @@ class Why:
 
 
 def most_looked_at(
-    words: Sequence[WordEffect], effects: Float[Tensor, "layers heads words"]
+    attention: Float[Tensor, "layers heads words"],
+    effects: Float[Tensor, "layers heads words"],
+    real: Sequence[bool],
 ) -> int:
-    """The number of the word with the most attention, special tokens aside.
+    """The number of the word with the most attention, special tokens (not `real`) aside.
 
     Of several with nearly as much, the one at the end of the link with the largest estimated
     effect: a softmax that is saturated gives several words a weight of 1, each in another head.
     """
-    real = [i for i, one in enumerate(words) if not one.special] or list(range(len(words)))
-    largest = max(words[i].looked for i in real)
-    most = [i for i in real if words[i].looked >= NEARLY * largest]
-    strongest = effects.flatten(0, 1).amin(0).tolist()
-    return min(most, key=lambda i: (strongest[i], -words[i].looked))
+    words = [i for i, is_real in enumerate(real) if is_real] or list(range(len(real)))
+    looked: list[float] = attention.flatten(0, 1).amax(0).tolist()
+    strongest: list[float] = effects.flatten(0, 1).amin(0).tolist()
+    least = NEARLY * max(looked[i] for i in words)
+    return min((i for i in words if looked[i] >= least), key=lambda i: (strongest[i], -looked[i]))
 
 
 def _marked(link: LinkEffect) -> str:

@@ -208,7 +208,7 @@ def _exponentials(
 ) -> tuple[Float[Tensor, "rows 1"], Float[Tensor, "rows 1"]]:
     """The sums of each row's exponentials, which overwrite the logits, and their logarithms.
 
-    The row maximum is subtracted only if the exponentials overflow or underflow without.
+    The row maximum is subtracted only if the exponentials overflow or underflow without it.
     """
     if logits.dtype != torch.float16:
         total = logits.exp_().sum(1, keepdim=True)

@@ -8,7 +8,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_SECONDS = 10.0
-"""Time limit for a request's head, from the connection or the end of the previous request."""
+"""Time limit for a request's head, from the connection or the first byte of a later request."""
 
 
 class Connection(H11Protocol):

@@ -35,9 +35,7 @@ def describe(limits: Limits) -> Schema:
             ),
         },
         "paths": {
-            "/api/health": {
-                "get": _get("Whether the server is there, and what it takes on", "Health")
-            },
+            "/api/health": {"get": _get("Whether the server is up, and its limits", "Health")},
             "/api/openapi.json": {"get": _get("This description", None)},
             **{f"/api/{name}": {"post": one} for name, one in _questions(limits).items()},
         },
@@ -97,13 +95,13 @@ def _questions(limits: Limits) -> dict[str, Schema]:
             "Cut",
         ),
         "heads": _post(
-            "Which heads are sharp and which broad, and what is looked at most",
+            "Which heads are sharp and which broad, and which words receive most attention",
             _object({"text": text}, {"tokens": tokens}),
             "Heads",
         ),
         "compare": _post("One word in two texts", _object(pair), "Compared"),
         "page": _post(
-            "A page that needs nothing else, of a word or of one word in two texts",
+            "A self-contained page, of a word or of one word in two texts",
             {"oneOf": [asked, _object(pair)]},
             None,
             "text/html",

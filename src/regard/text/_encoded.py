@@ -27,7 +27,7 @@ CHUNK = 8192
 NAMED = 5
 """Number of too long pairs that the report names."""
 SHORT = 10
-"""Maximum tokens of a side below which no pair is too unequal."""
+"""Pairs whose sides have at most this many tokens are never too unequal."""
 TOKENS, LENGTHS, REPORT = "tokens.bin", "lengths.npy", "report.json"
 FORMAT = 1
 

@@ -21,8 +21,8 @@ from regard.text.tokenizer import Tokenizer
 LIMIT = 0.08
 """Share of padding above which a batch is cut earlier, at half of its budget or more."""
 NOISES, ENOUGH = (0.025, 0.0125, 0.0), 0.07
-"""Noise in the lengths, which mixes sentences anew in every epoch: the first value with which less
-than the last number is padding."""
+"""Noise in the lengths, which mixes sentences anew in every epoch: the first of these values with
+which the share of padding is below `ENOUGH`."""
 
 Indices = NDArray[np.int64]
 
@@ -102,9 +102,9 @@ class Batch:
         return padding(self.target_lengths)
 
     def with_unknown(self, share: float) -> Batch:
-        """The same with a share of what the decoder reads, drawn at random, as unknown subwords.
+        """A copy in which a random share of the decoder's input is the unknown subword.
 
-        The start stays; what the decoder must say stays as well.
+        The start token and the labels are unchanged.
         """
         hidden = torch.rand(self.target.shape) < share
         hidden[:, :1] = False

@@ -16,8 +16,9 @@ from regard.text import by_length
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-BATCHES = 2
-"""The least number of batches of a thread, so that all threads finish at about the same time."""
+BATCHES, LARGE = 2, 16
+"""Batches of a thread, so that all threads finish at about the same time, if that leaves so many
+items in each."""
 
 
 def available_cores() -> int:
@@ -70,7 +71,10 @@ def in_batches(
     >>> in_batches(lambda rows: [f"item {i}" for i in rows], [3, 9, 4], budget=20)
     ['item 0', 'item 1', 'item 2']
     """
-    each = -(-len(lengths) // (BATCHES * useful(threads)))
+    threads = useful(threads)
+    each = -(-len(lengths) // threads)  # a batch for every thread
+    if threads > 1 and each >= BATCHES * LARGE:
+        each = -(-each // BATCHES)
     batches = list(by_length(lengths, budget, each))
     found: dict[int, Result] = {}
     for rows, results in zip(batches, in_threads(work, batches, threads), strict=True):

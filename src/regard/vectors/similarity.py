@@ -125,7 +125,7 @@ def similar(
     lengths = [float(np.linalg.norm(rows.mean(0))) for rows in (x, y)]
     for name, length in zip("ab", lengths, strict=True):
         if length == 0:
-            raise OptionError(f"similar: the vectors of {name} sum to zero, which has no direction")
+            raise OptionError(f"similar: the mean vector of {name} is zero, which has no direction")
     parts = (x @ y.T) / (len(x) * len(y) * lengths[0] * lengths[1])
     return Similarity(tuple(left), tuple(right), parts, tuple(dict.fromkeys(skipped)))
 

@@ -187,7 +187,7 @@ class Vectors:
         ]
 
     def nearest(self, word: Any, n: int = 10) -> list[Neighbour]:
-        """The n nearest words to a word, or to a vector ``(width,)``, by cosine."""
+        """The n words nearest to another word, or to a vector ``(width,)``, by cosine."""
         if isinstance(word, str):
             row = self._known(word)
             return self._nearest(self.matrix[row], n, "nearest", {row})
@@ -211,7 +211,8 @@ class Vectors:
         """The n texts whose averaged vectors have the largest cosine with the query's.
 
         The mean of all vectors is subtracted first, as every text would resemble every other
-        otherwise (Mu and Viswanath, "All-but-the-Top", 2018). Words without a vector are ignored.
+        otherwise (Mu and Viswanath, "All-but-the-Top", 2018). Words without a vector are ignored,
+        and so are texts of such words only.
 
         >>> v = Vectors(["cat", "dog", "car"], [[1.0, 0.2], [0.9, 0.3], [-0.2, 1.0]])
         >>> v.search("dog", ["the car", "my cat", "?"], n=1)

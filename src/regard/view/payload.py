@@ -28,7 +28,7 @@ from regard.view.svg import Number
 if TYPE_CHECKING:
     from regard.view.viewer import View
 
-VERSION = 2
+VERSION = 3
 WHOLE = 64
 """Number of keys up to which all weights are kept."""
 MOST = 16
@@ -117,15 +117,16 @@ def findings_data(findings: Sequence[Finding]) -> dict[str, Any]:
 
     Keys and values are shared word by word: only those of several tokens depend on the finding.
     """
-    shared: dict[str, int] = {}
+    shared: dict[tuple[str, float], int] = {}
     packed: list[dict[str, Any]] = []
 
     def once(values: Sequence[Any]) -> int:
         one = pack(values)
-        if one["data"] not in shared:
-            shared[one["data"]] = len(packed)
+        key = one["data"], one["scale"]
+        if key not in shared:
+            shared[key] = len(packed)
             packed.append(one)
-        return shared[one["data"]]
+        return shared[key]
 
     def row(values: Mapping[str, Any]) -> dict[str, Any]:
         whole = {name: once(values[name]) for name in VECTORS if name in values}

@@ -293,7 +293,7 @@ def _labels(why: Data) -> dict[str, str]:
 
 
 def _ending(words: Sequence[str]) -> str:
-    """The last two words and the punctuation between and behind them, as they are written.
+    """The last two words and the punctuation between and after them, as they are written.
 
     >>> _ending(["Straße", "nicht", ",", "weil"]), _ending(["Das", "Tier"])
     ('… nicht, weil', 'Das Tier')
