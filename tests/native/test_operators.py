@@ -95,9 +95,11 @@ def test_output_and_gradients(
         seen = look(*given[:3], kernel="native", **options) if term != "bias" else None
     finally:
         torch.set_num_threads(before)
-    for have, plain, want in zip(found, plainly, exact, strict=True):
-        # In small tensors both errors are chance: a rounding of d + e products is granted.
-        assert rms(have, want) <= 2 * rms(plain, want) + 2**-24 * (d + e) ** 0.5
+    # In small tensors both errors are chance: a rounding of the products that are added is granted,
+    # in the gradients of keys and values those of all queries.
+    added = (d + e, d + e, d + e + shared * n, d + e + shared * n, d + e)
+    for have, plain, want, products in zip(found, plainly, exact, added[: len(found)], strict=True):
+        assert rms(have, want) <= 2 * rms(plain, want) + 2**-24 * products**0.5
     if seen is not None:
         assert torch.equal(seen.output, found[0])
         true = look(*(x.double() for x in given[:3]), kernel="reference", **options)

@@ -99,7 +99,7 @@ def pocket() -> Translator:
 
 
 TEXTS = [
-    "A man is riding a horse on the beach .",
+    "A man is reading a book on the beach .",
     "Two children play with a ball .",
     "The dog runs .",
     "",
