@@ -56,6 +56,12 @@ def test_calls_keep_their_own_gradients() -> None:
     torch.testing.assert_close(other.output_gradient, 3 * one.output_gradient)
     joined = seen[""].output_gradient
     assert torch.equal(joined, torch.cat([one.output_gradient, other.output_gradient], 2))
+    for name in ("effects", "contributions"):  # of a key of another call: none
+        whole = getattr(seen[""], name)()
+        for i, call in enumerate((one, other)):
+            rows = whole[:, :, i * N : (i + 1) * N]
+            torch.testing.assert_close(rows[:, :, :, i * N : (i + 1) * N], getattr(call, name)())
+            assert rows.count_nonzero() == getattr(call, name)().count_nonzero()
 
 
 def test_the_backward_pass_lets_go_of_activations() -> None:

@@ -41,6 +41,9 @@ def test_the_calls_of_a_module_are_joined(x: Tensor) -> None:
     values, keys = joined.top(3)
     torch.testing.assert_close(values[:, :, :N], calls[0].top(3)[0])
     assert torch.equal(keys[:, :, :N], calls[0].top(3)[1])
+    all_keys = joined.top(N + M)[1][:, :, :N]  # more than the first call has
+    assert torch.equal(all_keys[..., :N], calls[0].top(N)[1])
+    assert (all_keys[..., N:] == -1).all()
     seen_second = calls[1].top(3)[1]
     assert torch.equal(keys[:, :, N:], torch.where(seen_second < 0, -1, seen_second + N))
     assert repr(joined) == "Look(3 heads, 12 queries, 12 keys, 2 calls joined)"
