@@ -11,7 +11,7 @@ empty.
     unmarked.tsv     everyday sentences without the mark at their end
     reference.tsv    regard's built-in corpus about *it*, training split
     senses.tsv       the built-in corpus about words of two senses, training split
-    senses-by-hand.tsv  sentences with these words as people write them
+    senses-written.tsv  sentences with these words in wider contexts, by a language model
     pronouns.tsv     two sentences, of which the second has a pronoun for a noun of the first
     everyday.tsv     sentences from small tables, for words and forms that the corpora hardly have
     by-hand.tsv      sentences about language, learning and machines
@@ -164,10 +164,10 @@ def senses() -> Iterator[Pair]:
                 yield noun[0].upper() + noun[1:], pair.target
 
 
-def senses_by_hand() -> Iterator[Pair]:
-    """Sentences with these words, written by hand, that are near none of the held-out ones."""
+def written_senses() -> Iterator[Pair]:
+    """Sentences with these words, by a language model, that are near none of the held-out ones."""
     held_out = Known(pair.source for pair in generate("senses", "test", size("senses", "test")))
-    for line in read_lines(HERE / "senses-by-hand.tsv"):
+    for line in read_lines(HERE / "senses-written.tsv"):
         _, source, target = line.split("\t")
         if source not in held_out:
             yield source, target
@@ -256,7 +256,7 @@ def main(data: Path, folder: Path) -> None:
     write(folder / "unmarked.tsv", unmarked(ordinary, random.Random("without marks")))
     write(folder / "reference.tsv", fresh(reference(), known))
     write(folder / "senses.tsv", fresh(senses(), known))
-    write(folder / "senses-by-hand.tsv", fresh(senses_by_hand(), known))
+    write(folder / "senses-written.tsv", fresh(written_senses(), known))
     draw = random.Random("second edition")
     write(folder / "pronouns.tsv", pronoun_items(ordinary, draw))
     halves = draw.sample(ordinary, 2 * TWO)
