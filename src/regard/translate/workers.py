@@ -105,8 +105,9 @@ def _reported_once(error: BaseException, store: torch.distributed.Store) -> Base
     if others:
         return SystemExit(1)
     if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
-        # torchrun repeats it at the end of its own report.
-        message = {"message": str(error), "extraInfo": {"timestamp": int(time.time())}}
+        # torchrun ends its own report with the earliest failure. It counts in whole seconds and
+        # takes the one it noticed first among equals, so this one is dated a second earlier.
+        message = {"message": str(error), "extraInfo": {"timestamp": int(time.time()) - 1}}
         Path(file).write_text(json.dumps({"message": message}), encoding="utf-8")
     return error
 
