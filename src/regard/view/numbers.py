@@ -86,9 +86,7 @@ def written(value: Number, places: int | None) -> str:
             power = "10" + str(int(exponent)).translate(_RAISED)
             text = {"1": power, "-1": "-" + power}.get(text, f"{text}×{power}")
     else:
-        text = f"{value:,.{places}f}"
-        if not float(text.replace(",", "")):
-            text = text.lstrip("-")
+        text = f"{value:z,.{places}f}"
     return text.replace("-", "−")
 
 

@@ -48,8 +48,7 @@ def num(value: Number) -> str:
     >>> num(3.0), num(-0.001), num(12.345)
     ('3', '0', '12.35')
     """
-    text = f"{value:.2f}".rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text
+    return f"{value:z.2f}".rstrip("0").rstrip(".")
 
 
 def tag(name: str, /, *children: str, **attributes: Number | str | None) -> str:

@@ -209,8 +209,7 @@ def number(value: float) -> str:
         return "∞" if value > 0 else "-∞"
     if abs(value) > ROUNDING and not 1e-4 <= abs(value) < 1e4:
         return f"{value:.2e}"
-    text = f"{value:.4f}"
-    return "0.0000" if text == "-0.0000" else text
+    return f"{value:z.4f}"
 
 
 def brief(value: float) -> str:
