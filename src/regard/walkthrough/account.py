@@ -310,11 +310,10 @@ def _tex(text: str) -> str:
 
 def _tex_table(table: Table) -> str:
     align = "l" + "r" * (len(table.columns) - 1)
-    lines = [_tex_row(table.columns)]
-    lines += [_tex_row(row, i == table.marked) for i, row in enumerate(table.rows)]
-    body = "\n    ".join(lines[1:])
+    head = _tex_row(table.columns)
+    body = "\n    ".join(_tex_row(row, i == table.marked) for i, row in enumerate(table.rows))
     return (
-        f"  \\par\\begin{{tabular}}{{{align}}}\n    \\toprule\n    {lines[0]}\n    \\midrule\n"
+        f"  \\par\\begin{{tabular}}{{{align}}}\n    \\toprule\n    {head}\n    \\midrule\n"
         f"    {body}\n    \\bottomrule\n  \\end{{tabular}}"
     )
 
