@@ -119,7 +119,9 @@ def _matrix(name: str, values: Numbers) -> Float[Tensor, "rows columns"]:
             values = torch.stack(list(values))
         elif isinstance(values, list | tuple) and values and isinstance(values[0], np.ndarray):
             values = np.stack(values)
-        matrix = values if isinstance(values, Tensor) else torch.tensor(_copied(values))
+        elif isinstance(values, np.ndarray):
+            values = values.copy()  # torch reads no negative strides
+        matrix = values if isinstance(values, Tensor) else torch.tensor(values)
     except (ValueError, TypeError, RuntimeError, OverflowError):
         raise ShapeError(f"steps: {name} {_unlike_a_matrix(values)}") from None
     if matrix.is_complex():
@@ -139,11 +141,6 @@ def _matrix(name: str, values: Numbers) -> Float[Tensor, "rows columns"]:
             "(numbered from 0); expected finite numbers"
         )
     return matrix
-
-
-def _copied(values: Numbers) -> Numbers:
-    """A copy of an array, so that later changes and negative strides do not matter."""
-    return values.copy() if isinstance(values, np.ndarray) else values
 
 
 def _check_words(words: Sequence[str] | None) -> None:
