@@ -60,10 +60,8 @@ class Steps:
         self.combine = combine
         q, k = seen.q.shape[-2], seen.k.shape[-2]
         self.words = _named(words, q, "x", "words")
-        self.keys = self.words
         self.cross = context is not None or q != k
-        if context is not None or q != k:
-            self.keys = _named(context, k, "c", "context words")
+        self.keys = _named(context, k, "c", "context words") if self.cross else self.words
 
     @property
     def q(self) -> Float[Tensor, "*h q d"]:
@@ -136,11 +134,8 @@ class Steps:
 
     def to_data(self) -> dict[str, Any]:
         """All intermediates as nested lists, by the names in `NAMES`."""
-        values = {name: getattr(self, name) for name in NAMES}
-        return {
-            name: list(value) if name == "words" else value.tolist()
-            for name, value in values.items()
-        }
+        numbers = {name: getattr(self, name).tolist() for name in NAMES if name != "words"}
+        return {"words": list(self.words), **numbers}
 
     def save(self, path: str | Path) -> None:
         """Write the matrices and then the steps of every word to an .html, .tex or .txt file."""
