@@ -169,8 +169,7 @@ def _joined(s: Steps, i: int) -> Step:
         parts.append(("side by side", _row(s.heads[:, i].flatten())))
     formula = "the heads side by side"
     if s.combine is not None:
-        formula += ", times W_O" if s.count > 1 else ""
-        formula = formula if s.count > 1 else "z W_O"
+        formula = f"{formula}, times W_O" if s.count > 1 else "z W_O"
         parts.append(("times W_O", _row(s.output[i])))
     return Step("Combination", formula, Table(("", "z"), tuple(parts)), part="All heads")
 
