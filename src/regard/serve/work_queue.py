@@ -15,7 +15,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import (
     BrokenExecutor,
     CancelledError,
@@ -24,7 +24,7 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.sharedctypes import RawArray
@@ -261,14 +261,7 @@ def _outcomes(
 def stoppable(
     answer: Callable[[Q], A], question: Q, stopped: Callable[[], bool], until: float
 ) -> A:
-    """The answer; raises `StoppedError` if it is stopped or time is up."""
-    with _stopping(stopped, until):
-        return answer(question)
-
-
-@contextmanager
-def _stopping(stopped: Callable[[], bool], until: float) -> Iterator[None]:
-    """Context in which module calls of this thread raise if stopped or time is up."""
+    """The answer; module calls of this thread raise `StoppedError` if stopped or time is up."""
     own = threading.get_ident()
 
     def check(*_: object) -> None:
@@ -278,6 +271,6 @@ def _stopping(stopped: Callable[[], bool], until: float) -> Iterator[None]:
     check()
     hook = module.register_module_forward_pre_hook(check)
     try:
-        yield
+        return answer(question)
     finally:
         hook.remove()
