@@ -46,11 +46,8 @@ class SharedWork(Generic[T]):
 
     def _started(self, key: Hashable, start: Callable[[Gone], Awaitable[T]]) -> _UnderWay[T]:
         abandoned = asyncio.Event()
-
-        async def run() -> T:
-            return await start(abandoned.wait)
-
-        one = self._under_way[key] = _UnderWay(asyncio.create_task(run()), abandoned)
+        task = asyncio.ensure_future(start(abandoned.wait))
+        one = self._under_way[key] = _UnderWay(task, abandoned)
         one.task.add_done_callback(lambda _: self._forget(key, one))
         return one
 
