@@ -66,16 +66,12 @@ class Asked:
     """The fields of a request, read by name and type; unknown fields are errors."""
 
     def __init__(self, fields: dict[str, Any], limits: Limits) -> None:
-        self._fields = fields
+        self.fields = fields
+        """All fields, as sent."""
         self._limits = limits
         self._known: list[str] = []
         self.texts: list[str] = []
         """The texts read so far."""
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """All fields, as sent."""
-        return self._fields
 
     def text(self, name: str = "text") -> str:
         """A text."""
@@ -85,12 +81,12 @@ class Asked:
         self.texts.append(value)
         return value
 
-    def word(self, name: str = "word") -> str | int:
+    def word(self) -> str | int:
         """A word, by spelling or number."""
-        value = self._taken(name)
+        value = self._taken("word")
         if isinstance(value, bool) or not isinstance(value, str | int):
-            raise malformed(f"{name} is {_kind(value)}, expected a word or its number from 0")
-        return self._string(name, LONGEST_WORD) if isinstance(value, str) else value
+            raise malformed(f"word is {_kind(value)}, expected a word or its number from 0")
+        return self._string("word", LONGEST_WORD) if isinstance(value, str) else value
 
     def spelled(self, name: str = "word") -> str:
         """A word, by spelling."""
@@ -111,17 +107,17 @@ class Asked:
             raise malformed(f"{name} is {_kind(value)}, expected true or false")
         return value
 
-    def links(self, name: str = "links") -> list[tuple[int, int]]:
+    def links(self) -> list[tuple[int, int]]:
         """Links as pairs of word numbers."""
-        value = self._taken(name)
+        value = self._taken("links")
         pairs = value if isinstance(value, list) else []
         if not pairs or not all(_is_pair(one) for one in pairs):
             raise malformed(
-                f"{name} expected pairs of numbers of words, [[attending word, attended word], …]"
+                "links expected pairs of numbers of words, [[attending word, attended word], …]"
             )
         if len(pairs) > self._limits.links:
             raise too_large(
-                f"{name} has {len(pairs):,} links, but no more than {self._limits.links} are cut "
+                f"links has {len(pairs):,} links, but no more than {self._limits.links} are cut "
                 "at once"
             )
         return [(looks, at) for looks, at in pairs]
@@ -129,21 +125,21 @@ class Asked:
     def has(self, name: str) -> bool:
         """Whether there is a field of this name."""
         self._known.append(name)
-        return name in self._fields
+        return name in self.fields
 
     def end(self) -> None:
         """Raise for fields that were not read, which may be misspelt."""
-        for name in self._fields:
+        for name in self.fields:
             if name not in self._known:
                 known = ", ".join(dict.fromkeys(self._known))
                 raise malformed(f"{name[:LONGEST_WORD]!r} is unknown, expected {known}")
 
     def __str__(self) -> str:
-        return json.dumps(self._fields, ensure_ascii=True)
+        return json.dumps(self.fields, ensure_ascii=True)
 
     def _taken(self, name: str, usual: Any = None) -> Any:
         self._known.append(name)
-        value = self._fields.get(name, usual)
+        value = self.fields.get(name, usual)
         if value is None:
             raise malformed(f"{name} is missing")
         return value
