@@ -83,17 +83,14 @@ def run(
     started(here)
     if browse:
         threading.Thread(target=webbrowser.open, args=(here,), daemon=True).start()
-    # uvicorn stops on these, and then raises them again for the previous handlers.
-    before = {one: signal.signal(one, _ignore) for one in (signal.SIGINT, signal.SIGTERM)}
+    # uvicorn stops on these, and then raises them again: there is nothing left to do by then.
+    signals = signal.SIGINT, signal.SIGTERM
+    before = {one: signal.signal(one, lambda *_: None) for one in signals}
     try:
         uvicorn.Server(config).run(sockets=[listening])
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-
-
-def _ignore(*_: object) -> None:
-    """The server has stopped already."""
 
 
 def _reason(error: OSError, host: str, port: int) -> str:
