@@ -43,8 +43,5 @@ class Recent(Generic[T]):
             _, (_, gone) = self._held.popitem(last=False)
             self._used -= gone
 
-    def __contains__(self, asked: Hashable) -> bool:
-        return asked in self._held
-
     def __len__(self) -> int:
         return len(self._held)
