@@ -39,8 +39,8 @@ def names(hosts: Iterable[str]) -> frozenset[str]:
     ['127.0.0.1', '[::1]', 'attention.example', 'localhost']
     """
     written = [f"[{host}]" if host.count(":") > 1 and host[0] != "[" else host for host in hosts]
-    for host, name in ((host, name_of(host)) for host in written):
-        if not name or name != host.lower():
+    for host in written:
+        if not host or name_of(host) != host.lower():
             raise OptionError(f"serve: --allow-host {host!r}, expected a name without a port")
     return frozenset({*LOOPBACK, *(name.lower() for name in written)} - set(EVERYWHERE))
 
