@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from regard import __version__
+from regard.serve.body import LONGEST_WORD
 from regard.serve.limits import Limits
 
 Schema = dict[str, Any]
@@ -45,33 +46,31 @@ def describe(limits: Limits) -> Schema:
 
 def _questions(limits: Limits) -> dict[str, Schema]:
     text = {**STRING, "minLength": 1, "maxLength": limits.text}
+    spelled = {**STRING, "maxLength": LONGEST_WORD}
     word = {
-        "oneOf": [{**STRING, "maxLength": 200}, FROM_0],
+        "oneOf": [spelled, FROM_0],
         "description": "as it is written (it#2 is the second it), or its number",
     }
     tokens = {**FLAG, "description": "treat every subword as a word"}
     each = {**FLAG, "description": "cut the strongest links of all layers, too, one at a time"}
-    spelled = {**STRING, "maxLength": 200}
     cell = dict.fromkeys(("layer", "head"), FROM_0)
-    link = {"type": "array", "items": FROM_0, "minItems": 2, "maxItems": 2}
+    link = {**_array(FROM_0), "minItems": 2, "maxItems": 2}
     links = {
-        "type": "array",
-        "items": link,
+        **_array(link),
         "minItems": 1,
         "maxItems": limits.links,
         "description": "[attending word, attended word] each",
     }
-    pair = {"word": {**STRING, "maxLength": 200}, "one": text, "other": text}
-    of_word = {"text": text, "word": word}
-    asked = _object({"text": text}, {"word": word})
+    alone, asked = _object({"text": text}), _object({"text": text}, {"word": word})
+    pair = _object({"word": spelled, "one": text, "other": text})
     return {
-        "words": _post("The words of a text", _object({"text": text}), "Words"),
+        "words": _post("The words of a text", alone, "Words"),
         "figure": _post(
             "What the page shows of a written word",
             _object({"text": text}, {"word": word, "links": each}),
             "Page",
         ),
-        "attention": _post("The weights of all heads", _object({"text": text}), "Page"),
+        "attention": _post("The weights of all heads", alone, "Page"),
         "measures": _post("What input words are worth for a written one", asked, "Measures"),
         "why": _post(
             "Why the model wrote a word, as numbers",
@@ -80,7 +79,7 @@ def _questions(limits: Limits) -> dict[str, Schema]:
         ),
         "explain": _post(
             "The four answers for a word, as numbers",
-            _object(of_word, {"tokens": tokens}),
+            _object({"text": text, "word": word}, {"tokens": tokens}),
             "Explanation",
         ),
         "steps": _post(
@@ -88,7 +87,7 @@ def _questions(limits: Limits) -> dict[str, Schema]:
             _object({"text": text, "query": spelled, "key": spelled}, cell),
             "Steps",
         ),
-        "translate": _post("The translation of a text", _object({"text": text}), "Translation"),
+        "translate": _post("The translation of a text", alone, "Translation"),
         "cut": _post(
             "What the model says without some links",
             _object({"text": text, "links": links}),
@@ -99,10 +98,10 @@ def _questions(limits: Limits) -> dict[str, Schema]:
             _object({"text": text}, {"tokens": tokens}),
             "Heads",
         ),
-        "compare": _post("One word in two texts", _object(pair), "Compared"),
+        "compare": _post("One word in two texts", pair, "Compared"),
         "page": _post(
             "A self-contained page, of a word or of one word in two texts",
-            {"oneOf": [asked, _object(pair)]},
+            {"oneOf": [asked, pair]},
             None,
             "text/html",
         ),
@@ -199,7 +198,7 @@ def _post(summary: str, body: Schema, reply: str | None, kind: str = "applicatio
 
 
 def _get(summary: str, reply: str | None) -> Schema:
-    schema = _reference(reply) if reply else {"type": "object"}
+    schema = _reference(reply) if reply else ANY
     return {
         "summary": summary,
         "responses": {
