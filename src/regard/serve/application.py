@@ -229,7 +229,7 @@ def _file(content: str, kind: str) -> Any:
 
 async def _no_such(request: Request, error: Exception) -> Response:
     """404 and 405, as JSON."""
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    headers = error.headers if isinstance(error, HTTPException) else None
+    assert isinstance(error, HTTPException)  # the one class it handles
+    status = error.status_code
     said = {404: "there is nothing at this address", 405: "this address takes another method"}
-    return replies.error(status, said.get(status, HTTPStatus(status).phrase), headers)
+    return replies.error(status, said.get(status, HTTPStatus(status).phrase), error.headers)
