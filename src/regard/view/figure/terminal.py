@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console, Group
 from rich.text import Text
 
-from regard.view.figure.finding import Finding, Read
+from regard.view.figure.finding import Finding
 from regard.view.figure.wording import MARKS, Span, percent, plain
 from regard.view.svg import Number
 
@@ -86,7 +86,7 @@ def _stroke(a: int, b: int, label: str) -> str:
 
 
 def _matters(found: Finding) -> Iterator[Text]:
-    """A bar for each word that matters, and one line for the rest."""
+    """A bar for each word that matters, a line for the rest, the output without the strongest."""
     real = [one for one in found.reads if not one.special] or found.reads
     looked = found.reads[found.selected]
     clear = [one for one in real if one.matters >= LEAST or one is looked]
@@ -101,11 +101,7 @@ def _matters(found: Finding) -> Iterator[Text]:
     if others := [one for one in real if one.measured and one not in best]:
         least = _percent(min(one.probability for one in others))
         yield Text(f"  … {len(others)} others: {least} or more", DIM)
-    yield from _instead(found, max(real, key=lambda one: one.matters))
-
-
-def _instead(found: Finding, most: Read) -> Iterator[Text]:
-    """What is written without the word that matters most."""
+    most = max(real, key=lambda one: one.matters)
     if most.flips and found.kind == "translation":
         yield Text("")
         yield _line(most.output, {found.position: f"reverse {CUT}"})[0]
