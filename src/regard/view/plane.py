@@ -160,13 +160,13 @@ def _boxes(
     for name, (x, y) in zip(names, ends, strict=True):
         width, height = min(text_width(name), float(NAME_ROOM)), TEXT_SIZE + 4.0
         outward = math.atan2(y - origin[1], x - origin[0])
-        found: list[tuple[int, int, _Box]] = []
+        found: list[tuple[int, _Box]] = []
         for turn in (0, 35, -35, 70, -70, 105, -105, 150, -150):
             angle = outward + math.radians(turn)
             reach_x, reach_y = math.cos(angle), math.sin(angle)
             middle = x + reach_x * (9 + width / 2), y + reach_y * (7 + height / 2)
             box = _Box(middle[0] - width / 2, middle[1] - height / 2, width, height)
             clashes = 10 * sum(box.meets(other) for other in boxes)
-            found.append((clashes + sum(box.holds(*point) for point in shafts), len(found), box))
-        boxes.append(min(found, key=lambda each: each[:2])[2])
+            found.append((clashes + sum(box.holds(*point) for point in shafts), box))
+        boxes.append(min(found, key=lambda each: each[0])[1])  # of equal ones, the first
     return boxes
