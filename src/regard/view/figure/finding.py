@@ -123,7 +123,6 @@ class Finding:
 def finding(why: Data) -> Finding:
     """The finding from the data of a `Why`."""
     output = [clean(word) for word in why["output_words"]] or [clean(why["word"])]
-    alone = not why["output_words"]
     selected = why["looked_at"]
     names = _names(why["words"])
     heads = why["heads"]
@@ -137,7 +136,7 @@ def finding(why: Data) -> Finding:
         instead=clean(why["instead"]),
         output=output,
         position=_position(why),
-        alignment=[] if alone else [(a, b) for a, b in why["alignment"]],
+        alignment=[(a, b) for a, b in why["alignment"]] if why["output_words"] else [],
         alternatives=[(clean(one["word"]), one["probability"]) for one in why["alternatives"]],
         reads=[_read(why, names, i, selected) for i in range(len(why["words"]))],
         selected=selected,
