@@ -18,7 +18,7 @@ DARK = {
     "rule": "#2b2f36", "accent": "#6cb8ec", "tint": "#1b3040", "cut": "#f2a065",
     "cuttint": "#3a2718", "on": "#10202b",
 }  # fmt: skip
-ROLES = {"": "ink", "look": "accent", "cut": "cut"}
+ROLES = {"look": "accent", "cut": "cut"}
 LOOSE = 1.07
 """How much wider than estimated a line of text may be in the system's font."""
 _PIECE = re.compile(r"\s+|\S+")
@@ -101,7 +101,10 @@ def paragraph(
     marks = [
         tag(
             "text",
-            *(tag("tspan", escape(piece), **_of(role, base)) for piece, role in joined(pieces)),
+            *(
+                tag("tspan", escape(piece), **fill(ROLES.get(role, base)))
+                for piece, role in joined(pieces)
+            ),
             x=x,
             y=y + i * pitch + 0.355 * size,
             font_size=size,
@@ -112,7 +115,3 @@ def paragraph(
         if pieces
     ]
     return "".join(marks), len(marks) * pitch
-
-
-def _of(role: str, base: str) -> dict[str, str]:
-    return fill(ROLES[role] if role else base)
