@@ -81,10 +81,10 @@ class Figure:
         """Source, ribbons and output, and their height."""
         found, reads = self.found, self.found.reads
         shown = self._by_worth()
-        source = [reads[i].word for i in sorted(shown)]
+        order = sorted(shown)
+        source = [reads[i].word for i in order]
         output = self.read.output if self.cut else found.output
         size = size_for((source, output), width)
-        order = sorted(shown)
         above = place(source, width, size, wanted=[order.index(i) for i in shown])
         below = place(output, width, size, wanted=[found.written_at], most=4)
         pitch = size * 1.75
@@ -244,8 +244,7 @@ def _scissors(x: Number, y: Number) -> str:
 def _curve(x1: Number, y1: Number, x2: Number, y2: Number) -> str:
     bend = 0.55 * (y2 - y1)
     points = (x1, y1, x1, y1 + bend, x2, y2 - bend, x2, y2)
-    at = [num(value) for value in points]
-    return f"M{at[0]} {at[1]}C{at[2]} {at[3]} {at[4]} {at[5]} {at[6]} {at[7]}"
+    return "M{} {}C{} {} {} {} {} {}".format(*map(num, points))
 
 
 _BOXES = {"hit": ("tint", "accent", "ink"), "gone": ("cuttint", "cut", "cut")}
