@@ -111,10 +111,7 @@ const UNPACKED = new WeakMap();
 function vector(packed, ...at) {
   let values = UNPACKED.get(packed);
   if (values === undefined) {
-    const bytes = Uint8Array.from(atob(packed.data), (c) => c.charCodeAt(0));
-    const view = new DataView(bytes.buffer);
-    values = new Float64Array(bytes.length / 2);
-    for (let i = 0; i < values.length; i++) values[i] = view.getInt16(2 * i, true) * packed.scale;
+    values = Float64Array.from(new Int16Array(bytes(packed.data)), (x) => x * packed.scale);
     UNPACKED.set(packed, values);
   }
   const width = packed.shape[packed.shape.length - 1];
