@@ -220,11 +220,9 @@ class Reader {
    * @param {number} head
    */
   entropy(layer, head) {
-    const all = this.once(
-      `entropy ${layer}`,
-      () => new Uint16Array(bytes(this.layer(layer).entropy)),
-    );
-    const count = all.length / this.layer(layer).heads;
+    const data = this.layer(layer);
+    const all = this.once(`entropy ${layer}`, () => new Uint16Array(bytes(data.entropy)));
+    const count = all.length / data.heads;
     return all.subarray(head * count, (head + 1) * count);
   }
 
@@ -236,9 +234,7 @@ class Reader {
   meanEntropy(layer, head) {
     return this.once(`mean ${layer} ${head}`, () => {
       const rows = this.entropy(layer, head);
-      let sum = 0;
-      for (let i = 0; i < rows.length; i += 1) sum += rows[i];
-      return sum / (rows.length * UNIT);
+      return rows.reduce((sum, one) => sum + one, 0) / (rows.length * UNIT);
     });
   }
 
