@@ -62,10 +62,8 @@ function give(element, name, value) {
  * @param {string} text
  */
 function visible(text) {
-  if (text.trim() === "" && text !== "") {
-    return Array.from(text, (c) => (c === " " ? "␣" : sign(c))).join("");
-  }
-  return Array.from(text, sign).join("") || "∅";
+  const blank = text.trim() === "";
+  return Array.from(text, (c) => (blank && c === " " ? "␣" : sign(c))).join("") || "∅";
 }
 
 /** @param {string} character */
