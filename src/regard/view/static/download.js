@@ -43,11 +43,8 @@ function csv(rows) {
   /** @param {string | number} value */
   const field = (value) =>
     typeof value === "number" ? String(value) : `"${value.replaceAll('"', '""')}"`;
-  return (
-    [names.join(","), ...rows.map((row) => names.map((name) => field(row[name])).join(","))].join(
-      "\n",
-    ) + "\n"
-  );
+  const lines = rows.map((row) => names.map((name) => field(row[name])).join(","));
+  return [names.join(","), ...lines, ""].join("\n");
 }
 
 /** @param {Finding} finding */
