@@ -110,9 +110,14 @@ function bar(model, host, go) {
   };
 }
 
-/** @param {string} label @param {() => void} act */
-function tool(label, act) {
-  return make("button", { type: "button", onclick: act }, label);
+/**
+ * A button, and what a screen reader says instead of its label.
+ * @param {string} label
+ * @param {() => void} act
+ * @param {string | null} [name]
+ */
+function tool(label, act, name = null) {
+  return make("button", { type: "button", "aria-label": name, onclick: act }, label);
 }
 
 /** @param {HTMLElement} button @param {string} label @param {string} text */

@@ -55,16 +55,8 @@ function data(finding) {
     make("p", `${rows.length.toLocaleString("en")} links of the selected word, one line each.`),
     make(
       "p.tools",
-      make(
-        "button",
-        { onclick: () => saveText(csv(rows), "regard.csv", "text/csv") },
-        "Save as CSV",
-      ),
-      make(
-        "button",
-        { onclick: () => saveText(JSON.stringify(rows), "regard.json", "application/json") },
-        "Save as JSON",
-      ),
+      tool("Save as CSV", () => saveText(csv(rows), "regard.csv", "text/csv")),
+      tool("Save as JSON", () => saveText(JSON.stringify(rows), "regard.json", "application/json")),
     ),
     finding.python === "" ? null : make("p.note", "As a DataFrame: "),
     finding.python === ""

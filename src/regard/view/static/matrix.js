@@ -72,14 +72,11 @@ function matrixView(context) {
   const box = make("div.matrix", canvas);
   const scale = make("i");
   const most = make("span");
-  /** @param {string} label @param {string} name @param {() => void} does */
-  const button = (label, name, does) =>
-    make("button.quiet", { type: "button", "aria-label": name, onclick: does }, label);
   const zooms = make(
     "div.zoom",
-    button("Closer", "Zoom in", () => zoom(1.6)),
-    button("Farther", "Zoom out", () => zoom(1 / 1.6)),
-    button("All", "Show all", whole),
+    tool("Closer", () => zoom(1.6), "Zoom in"),
+    tool("Farther", () => zoom(1 / 1.6), "Zoom out"),
+    tool("All", whole, "Show all"),
   );
   const element = make(
     "div",
