@@ -42,12 +42,13 @@ function show(root, payload, host) {
   const wrap = make("div.wrap", top.element, live, main, depths.element);
   root.replaceChildren(wrap);
 
+  /** The finding about the written word that is selected. */
+  const chosen = () => findings.find((one) => one.position === state.written) ?? findings[0];
+
   /** The finding that is shown: about a written word, or about one that is read. */
   function current() {
-    if (state.asks >= 0 && reader !== null) {
-      return attended(reader, textOf(reader), state.asks);
-    }
-    return findings.find((one) => one.position === state.written) ?? findings[0];
+    if (state.asks < 0 || reader === null) return chosen();
+    return attended(reader, textOf(reader), state.asks);
   }
 
   /** @param {Partial<State>} change @returns {Promise<void>} */
@@ -126,7 +127,7 @@ function show(root, payload, host) {
   function remember() {
     if (host === null || findings.length === 0) return;
     const { asks, word, layer, head, cut } = state;
-    const about = findings.find((one) => one.position === state.written) ?? findings[0];
+    const about = chosen();
     const said = new URLSearchParams({ text: about.text, word: String(asked(about)) });
     for (const [key, value] of Object.entries({ read: word, layer, head }))
       said.set(key, String(value));
@@ -140,7 +141,7 @@ function show(root, payload, host) {
     const read = finding.reads[state.word];
     const focus = document.activeElement?.getAttribute("data-focus");
     document.title = finding.reads[finding.selected].headline.map(([text]) => text).join("");
-    const shown = findings.find((one) => one.position === state.written) ?? findings[0];
+    const shown = chosen();
     top.update(finding.text, asked(shown ?? finding), shown?.python ?? "");
     live.replaceChildren(...sentence(state.cut ? read.cut_headline : read.headline));
     const told = state.cut ? read.cut_caption : finding.caption;
