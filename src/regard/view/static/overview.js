@@ -10,7 +10,7 @@ function overviewView(context) {
   const grid = make("div.atlas", {
     role: "group",
     "aria-label": "All layers and heads",
-    onkeydown: (/** @type {KeyboardEvent} */ event) => along(event),
+    onkeydown: along,
   });
   grid.style.gridTemplateColumns = `max-content repeat(${widest}, minmax(34px, 84px))`;
   const live = make("p.live", { "aria-live": "polite" });

@@ -37,7 +37,7 @@ function show(root, payload, host) {
     payload,
     host,
     (made) => (reader = made),
-    () => paint(),
+    paint,
   );
   const wrap = make("div.wrap", top.element, live, main, depths.element);
   root.replaceChildren(wrap);
