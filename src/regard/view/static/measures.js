@@ -20,14 +20,13 @@ const FOREMOST = 24;
 function bars({ title, rows, columns, notes, values, footer }, label) {
   const most = columns.map((_, j) => Math.max(...values.map((row) => Math.abs(row[j] ?? 0)), 1e-9));
   const head = columns.map((name, j) =>
-    make("th", { scope: "col" }, name, ...(notes[j] ? [make("span", notes[j])] : [])),
+    make("th", { scope: "col" }, name, notes[j] ? make("span", notes[j]) : null),
   );
   const body = rows.map((word, i) => {
     const cells = values[i].map((value, j) => {
       const bar = make("i", { class: (value ?? 0) < 0 ? "below" : null });
       bar.style.width = `${(100 * Math.abs(value ?? 0)) / most[j]}%`;
-      const text = value === null ? "·" : fixed(value, 2);
-      const number = make("span.number", text);
+      const number = make("span.number", value === null ? "·" : fixed(value, 2));
       return make("td", make("span.bar", bar), number);
     });
     return make("tr", make("th", { scope: "row", dir: "auto" }, bare(word)), ...cells);
