@@ -16,13 +16,10 @@ function choices({ finding, state }) {
   const list = make("dl.choices");
   for (const [word, before, now] of rows) {
     const fresh = state.cut && read.flips && word === read.writes;
-    const bar = make("i");
-    bar.style.width = `${100 * Math.max(0, now)}%`;
-    const track = make("span.track", bar);
+    const track = make("span.track", make("i", { style: { width: `${100 * Math.max(0, now)}%` } }));
     if (state.cut) {
-      const mark = make("u", { title: `with all links: ${rounded(before)}` });
-      mark.style.left = `${100 * before}%`;
-      track.append(mark);
+      const title = `with all links: ${rounded(before)}`;
+      track.append(make("u", { title, style: { left: `${100 * before}%` } }));
     }
     const value = make("span.value", vector ? now.toFixed(2) : rounded(now));
     list.append(
@@ -71,10 +68,9 @@ function column({ finding, state, select }, i) {
   const read = finding.reads[i];
   const gone = state.cut && i === state.word;
   const cuts = read.measured;
-  const looked = make("i.look");
-  const lost = make("i.matter");
-  looked.style.height = `${100 * read.looked}%`;
-  lost.style.height = `${100 * Math.min(1, Math.max(0, read.matters))}%`;
+  const share = Math.min(1, Math.max(0, read.matters));
+  const looked = make("i.look", { style: { height: `${100 * read.looked}%` } });
+  const lost = make("i.matter", { style: { height: `${100 * share}%` } });
   const points = Math.round(100 * read.matters);
   return make(
     "button",

@@ -4,12 +4,12 @@ const SVG = "http://www.w3.org/2000/svg";
 /** @type {Record<string, [number, number]>} Steps down and to the right. */
 const ARROWS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
-/** @typedef {string | number | boolean | null | undefined | EventListener | ((event: any) => void)} Attribute */
+/** @typedef {string | number | boolean | null | undefined | EventListener | ((event: any) => void) | Partial<CSSStyleDeclaration>} Attribute */
 /** @typedef {Node | string | null | Record<string, Attribute>} Part */
 
 /**
  * An element, named as in CSS: `p.note`. Its parts are children, texts, which never become markup,
- * and attributes: `on…` listens, `null` is left out.
+ * and attributes: `on…` listens, `style` is an object, `null` is left out.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K | `${K}.${string}`} name
  * @param {...Part} parts
@@ -53,6 +53,8 @@ function dress(element, parts) {
 function give(element, name, value) {
   if (typeof value === "function")
     element.addEventListener(name.slice(2), /** @type {EventListener} */ (value));
+  else if (typeof value === "object" && value !== null)
+    Object.assign(/** @type {HTMLElement} */ (element).style, value);
   else if (value !== null && value !== undefined && value !== false)
     element.setAttribute(name, value === true ? "" : String(value));
 }

@@ -24,8 +24,8 @@ function bars({ title, rows, columns, notes, values, footer }, label) {
   );
   const body = rows.map((word, i) => {
     const cells = values[i].map((value, j) => {
-      const bar = make("i", { class: (value ?? 0) < 0 ? "below" : null });
-      bar.style.width = `${(100 * Math.abs(value ?? 0)) / most[j]}%`;
+      const width = `${(100 * Math.abs(value ?? 0)) / most[j]}%`;
+      const bar = make("i", { class: (value ?? 0) < 0 ? "below" : null, style: { width } });
       const number = make("span.number", value === null ? "·" : fixed(value, 2));
       return make("td", make("span.bar", bar), number);
     });
@@ -66,9 +66,8 @@ function layerByLayer(finding) {
       const weights = heads.map((row) => row[i]);
       const best = Math.max(...weights);
       const title = `head ${weights.indexOf(best)}: ${best.toFixed(3)}`;
-      const cell = make("td", { title }, best.toFixed(2));
-      cell.style.background = `color-mix(in srgb, var(--shade) ${Math.round(55 * best)}%, transparent)`;
-      return cell;
+      const background = `color-mix(in srgb, var(--shade) ${Math.round(55 * best)}%, transparent)`;
+      return make("td", { title, style: { background } }, best.toFixed(2));
     });
     return make("tr", make("th", { scope: "row" }, `layer ${layer}`), ...cells);
   });

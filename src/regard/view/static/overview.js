@@ -36,8 +36,7 @@ function overviewView(context) {
     grid.append(make("span.name", { dir: "auto" }, visible(layer.name)));
     const row = Array.from({ length: layer.heads }, (_, head) => {
       const entropy = reader.meanEntropy(i, head);
-      const gauge = make("i");
-      gauge.style.width = `${Math.round(entropy * 100)}%`;
+      const gauge = make("i", { style: { width: `${Math.round(entropy * 100)}%` } });
       const told = `${layer.name}, head ${head}, entropy ${entropy.toFixed(2)} of 1`;
       return make(
         "button",

@@ -44,9 +44,8 @@ function cell({ finding, state, select }, layer, head, weights, most) {
   const weight = state.cut ? 0 : weights[state.word];
   const effect = effectOf(finding, layer, head, state.word)?.value ?? 0;
   const share = Math.min(1, Math.abs(effect) / most);
-  const bar = make("i", { class: share < FAINT ? "none" : null });
-  bar.style.width = `${100 * share}%`;
-  const button = make(
+  const kind = share < FAINT ? "none" : null;
+  return make(
     "button",
     {
       "data-focus": `cell ${layer} ${head}`,
@@ -55,12 +54,11 @@ function cell({ finding, state, select }, layer, head, weights, most) {
       "aria-pressed": String(layer === state.layer && head === state.head),
       "aria-label": `layer ${layer}, head ${head}: ${weight.toFixed(2)}`,
       title: `layer ${layer}, head ${head}: weight ${weight.toFixed(3)}, effect ${fixed(effect, 2)}`,
+      style: { background: shade(weight) },
       onclick: () => select({ layer, head }),
     },
-    bar,
+    make("i", { class: kind, style: { width: `${100 * share}%` } }),
   );
-  button.style.background = shade(weight);
-  return button;
 }
 
 /**
@@ -205,8 +203,7 @@ function softmax({ row, at, weight: own }, cut) {
   shares.sort((a, b) => b[1] - a[1]);
   const list = make("span.mini");
   for (const [word, share] of shares.slice(0, SHOWN)) {
-    const bar = make("i");
-    bar.style.width = `${100 * share}%`;
+    const bar = make("i", { style: { width: `${100 * share}%` } });
     const name = make("span", { dir: "auto" }, bare(word));
     list.append(make("span", { title: share.toFixed(4) }, name, make("span", bar)));
   }
@@ -240,9 +237,7 @@ function cells(values, most) {
     "aria-label": `${values.length} numbers`,
   });
   for (const value of values) {
-    const one = make("i", { title: fixed(value, 3) });
-    one.style.background = shade(value / most);
-    row.append(one);
+    row.append(make("i", { title: fixed(value, 3), style: { background: shade(value / most) } }));
   }
   return row;
 }
