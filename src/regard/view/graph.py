@@ -38,8 +38,8 @@ def links(
     A line is as wide and as dark as its weight; those at or below ``threshold`` are not drawn.
     ``weights`` is ``(q, k)``, or ``(h, q, k)`` with a colour ("#rrggbb") per head; NaN and −inf
     are masked. ``right`` is ``left`` again unless given. ``heads`` names the heads, else they are
-    numbered from 0. ``focus``, an index or several into
-    ``left``, leaves only the lines of those words; with one, the numbers stand at the right.
+    numbered from 0. ``focus``, an index or several into ``left``, leaves only the lines of those
+    words; with one, the numbers stand at the right.
 
     >>> words = ["the", "cat", "sat"]
     >>> picture = links([[0.7, 0.2, 0.1], [0, 1, 0], [0, 0.5, 0.5]], words, focus=2)
@@ -49,12 +49,11 @@ def links(
     per_head = _heads(weights)
     from_words, to_words = _words(left, right, per_head)
     focused = _focused(focus, len(from_words))
-    inks = _inks(colours, len(per_head))
-    numbered = [f"head {head}" for head in range(len(per_head))]
+    count = len(per_head)
+    inks = _inks(colours, count)
+    numbered = [f"head {head}" for head in range(count)]
     if heads is not None:
-        numbered = names(
-            "links: heads", heads, len(per_head), f"weights has h={len(per_head)}", "head"
-        )
+        numbered = names("links: heads", heads, count, f"weights has h={count}", "head")
     drawn = per_head > float(threshold)
     if focused is not None:
         drawn &= np.isin(np.arange(len(from_words)), focused)[:, None]
@@ -83,7 +82,7 @@ def links(
         text, edge = _numbers(kept[:, focused[0]], inks, ends, edge)
         marks.append(text)
     bottom: Number = rows * PITCH
-    if len(per_head) > 1:
+    if count > 1:
         text, bottom = _head_names(numbered, inks, (near + far) / 2, bottom)
         marks.append(text)
     spoken = f"links from {len(from_words)} words to {len(to_words)}"
