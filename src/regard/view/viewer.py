@@ -207,13 +207,12 @@ class View:
 
     def _repr_html_(self) -> str:
         """The page in a frame; where frames are not shown, as on GitHub, a picture."""
-        still = self.picture()
-        frame = f'<iframe srcdoc="{html.escape(self.html())}" sandbox="allow-scripts'
         return (
             "<style>iframe.regard + div { display: none }</style>"
-            f'{frame} allow-downloads" class="regard" title="regard" width="100%" height="{FRAME}"'
-            f' style="border:0"></iframe><div><img alt="{html.escape(self.heading)}" '
-            f'src="{still.data_url()}"></div>'
+            f'<iframe srcdoc="{html.escape(self.html())}" sandbox="allow-scripts allow-downloads" '
+            f'class="regard" title="regard" width="100%" height="{FRAME}" style="border:0">'
+            f'</iframe><div><img alt="{html.escape(self.heading)}" '
+            f'src="{self.picture().data_url()}"></div>'
         )
 
     def _steps(self, words: Iterable[str | int] | None) -> dict[str, list[int]]:
