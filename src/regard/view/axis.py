@@ -63,13 +63,13 @@ def fitted(data: Array, start: Number, end: Number, log: bool, *, exact: bool) -
     return Axis(low, high, start, end, False, tuple(ticks(low, high)))
 
 
-def ticks(low: Number, high: Number, about: int = 6) -> list[float]:
+def ticks(low: Number, high: Number) -> list[float]:
     """Round numbers (steps of 1, 2 or 5 times a power of ten) inside low … high.
 
     >>> ticks(0, 1), ticks(-3, 12)
     ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [0.0, 5.0, 10.0])
     """
-    step = tick_step(low, high, about)
+    step = tick_step(low, high)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     places = max(0, 1 - math.floor(math.log10(step)))
     return [round(i * step, places) for i in range(first, last + 1)]

@@ -60,16 +60,16 @@ class Table:
     is_map: bool = False
     places: int = 2
 
-    def foremost(self, most: int = FOREMOST) -> Table:
-        """The ``most`` rows that are strongest in any column, in their order."""
+    def foremost(self) -> Table:
+        """The `FOREMOST` rows that are strongest in any column, in their order."""
         sizes = np.abs(np.nan_to_num(self.values))
         worth = (sizes / np.maximum(sizes.max(0), 1e-300)).max(1)
-        if len(worth) <= most:
+        if len(worth) <= FOREMOST:
             return self
-        kept = sorted(int(i) for i in np.argsort(-worth, kind="stable")[:most])
+        kept = sorted(int(i) for i in np.argsort(-worth, kind="stable")[:FOREMOST])
         return replace(
             self, rows=[self.rows[i] for i in kept], values=self.values[kept],
-            footer=f"The {most} foremost of {len(worth):,} words.",
+            footer=f"The {FOREMOST} foremost of {len(worth):,} words.",
         )  # fmt: skip
 
     def data(self) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class Figure:
         if self.title is None:
             body, height = self._whole(told)
         else:
-            head, high = paragraph(told, 0, 10, WIDTH, size=15)
+            head, high = paragraph(told, 10, WIDTH, size=15)
             links, tall = self._links(WIDTH, labels=False)
             body, height = head + moved(links, 0, high + 10), high + 10 + tall
         spoken = "".join(text for text, _ in told)
@@ -59,7 +59,7 @@ class Figure:
         return Picture(WIDTH, math.ceil(height), body, title, dark_style())
 
     def _whole(self, told: Sequence[Span]) -> tuple[str, Number]:
-        head, high = paragraph(told, 0, 16, WIDTH, size=25, weight=600)
+        head, high = paragraph(told, 16, WIDTH, size=25, weight=600)
         y = high + 8
         body, tall = self._links(WIDTH - 2 * INSET, labels=True)
         left, one = self._choices()
@@ -74,7 +74,7 @@ class Figure:
         ]
         y += card + 28
         caption = self.read.cut_caption if self.cut else self.found.caption
-        below, high = paragraph(caption, 0, y, WIDTH, size=15, base="soft")
+        below, high = paragraph(caption, y, WIDTH, size=15, base="soft")
         return "".join([*marks, below]), y + high - 8
 
     def _links(self, width: int, *, labels: bool) -> tuple[str, Number]:

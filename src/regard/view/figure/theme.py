@@ -75,7 +75,6 @@ def text(
 
 def paragraph(
     told: Sequence[Span],
-    x: Number,
     y: Number,
     room: Number,
     *,
@@ -83,7 +82,7 @@ def paragraph(
     weight: int | None = None,
     base: str = "ink",
 ) -> tuple[str, Number]:
-    """Spans set in lines of at most `room`, the first around y; and the height of all lines."""
+    """Spans in lines of at most `room` from x = 0, the first around y; and the height of all."""
     wide = size * (BOLD if weight else LOOSE)
     pitch = size * 1.42
     lines: list[list[tuple[str, str]]] = [[]]
@@ -105,7 +104,7 @@ def paragraph(
                 tag("tspan", escape(piece), **fill(ROLES.get(role, base)))
                 for piece, role in joined(pieces)
             ),
-            x=x,
+            x=0,
             y=y + i * pitch + 0.355 * size,
             font_size=size,
             font_weight=weight,

@@ -105,14 +105,13 @@ function share(weight) {
 }
 
 /**
- * Arrow keys, Home and End move a number inside 0 … count − 1; null for any other key.
+ * Arrow, page, Home and End keys move a number inside 0 … count − 1; null for any other key.
  * @param {KeyboardEvent} event
  * @param {number} at
  * @param {number} count
- * @param {number} [page]
  * @returns {number | null}
  */
-function moved(event, at, count, page = 10) {
+function moved(event, at, count) {
   const along = event.currentTarget;
   const turned = along instanceof Element && getComputedStyle(along).direction === "rtl";
   /** @type {Record<string, number>} */
@@ -121,8 +120,8 @@ function moved(event, at, count, page = 10) {
     ArrowRight: turned ? -1 : 1,
     ArrowUp: -1,
     ArrowLeft: turned ? 1 : -1,
-    PageDown: page,
-    PageUp: -page,
+    PageDown: 10,
+    PageUp: -10,
     Home: -count,
     End: count,
   };
