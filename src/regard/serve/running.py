@@ -1,4 +1,4 @@
-"""Running of the application on uvicorn, with its own socket."""
+"""Runs the application on uvicorn, with a socket of its own."""
 
 from __future__ import annotations
 

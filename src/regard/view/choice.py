@@ -1,4 +1,4 @@
-"""What of the layers of a view is shown: layer, heads, the word that attends; and its weights.
+"""The selection of layers that is shown: one layer, its heads, the word that attends; its weights.
 
 A word is attended to as much as all its tokens together, and attends as its tokens do on average:
 keys are summed, queries averaged.
@@ -20,7 +20,7 @@ from regard.view.records import Layer, Text, Unit
 
 WHICH = ("figure", "ribbon", "head", "matrix", "overview", "explain", "compare")
 FIRST_HEADS = 4
-"""Heads up to which all are drawn when none are named; of more, the first three."""
+"""When no heads are named, up to this many are all drawn; of more, the first three."""
 AT_ONCE = 2**22
 """Weights in memory at a time."""
 
@@ -139,7 +139,7 @@ def _sizes(count: int, block: int) -> npt.NDArray[np.int64]:
 def chosen(
     texts: Mapping[str, Text], layers: Sequence[Layer], where: str, options: Options
 ) -> Choice:
-    """The choice, checked against what there is."""
+    """The choice that the options make; raises for a layer, head or word that does not exist."""
     layer = _layer(layers, options.get("layer", 0), where)
     asking, tokens = texts[layer.queries], options.get("tokens", False)
     queries, keys = (tuple(text.units(tokens)) for text in (asking, texts[layer.keys]))

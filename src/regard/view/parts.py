@@ -18,7 +18,7 @@ from regard.view.svg import Number
 from regard.view.table import Table, fixed
 
 MOST_LINKED = 80
-"""Words up to which lines between two columns can be told apart."""
+"""Maximum words of a column whose lines can still be told apart."""
 STRONGEST = 40
 """Attended words that are drawn of a longer text."""
 BLOCKS = 16

@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 VERSION = 3
 WHOLE = 64
-"""Number of keys up to which all weights are kept."""
+"""Maximum keys of a text whose weights are all kept."""
 MOST = 16
 """Most links of a row that are kept of a longer text."""
 BUDGET = 15_000_000
 """Size limit of steps, explanation and links before base64; long texts keep fewer links."""
 STEPS_BUDGET = 1_000_000
-"""Size up to which a saved page has the six steps of every word by default."""
+"""Maximum size for a saved page to have the six steps of every word by default."""
 UNIT = 65_535
 """A weight of 1; the error of a weight is 1/131,070 at most."""
 VECTORS, BY_WORD = ("q", "output"), ("k", "v")
 """Vectors of the six steps of a finding: of the row, and of each input word."""
 STRONGEST = 8
-"""Strongest keys per row whose steps are kept of a long text, beside the chosen words."""
+"""Strongest keys per row whose steps are kept of a long text, besides the chosen words."""
 
 
 @dataclass(frozen=True)

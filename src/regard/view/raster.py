@@ -53,8 +53,7 @@ def _typeset(svg: str, title: str, **options: Any) -> bytes:
 def _plain(svg: str) -> str:
     """The SVG for a renderer without system fonts and without the direction attribute.
 
-    It orders right-to-left text by itself, but does not turn its anchor; so that is named as it
-    is meant.
+    It reorders right-to-left text itself, but does not mirror its anchor; that is done here.
     """
 
     def turned(match: re.Match[str]) -> str:

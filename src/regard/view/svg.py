@@ -205,5 +205,5 @@ def label(
 
 
 def moved(body: str, x: Number, y: Number) -> str:
-    """The same marks, elsewhere."""
+    """The marks, translated by (x, y)."""
     return tag("g", body, transform=f"translate({num(x)} {num(y)})") if x or y else body

@@ -124,7 +124,7 @@ class View:
         write_bytes(path, forms, "save")
 
     def picture(self, which: str | None = None, **options: Unpack[Options]) -> Picture:
-        """One part as a picture; if not said which, the one with most to say."""
+        """One part as a picture; by default the figure, else explain, compare or head."""
         return self._part("picture", which, options).picture()
 
     def svg(self, which: str | None = None, **options: Unpack[Options]) -> str:
@@ -142,7 +142,7 @@ class View:
         return self.picture(which, **options).pdf()
 
     def text(self, which: str | None = None, **options: Unpack[Options]) -> str:
-        """One part in words."""
+        """One part as text."""
         return self._part("text", which, options).text()
 
     def _part(self, where: str, which: str | None, options: Options) -> Part:

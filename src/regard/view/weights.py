@@ -1,4 +1,4 @@
-"""From weights in hand to a view in one call."""
+"""A view of weights that the caller has, in one call."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from regard.view.svg import BOLD, Number, escape, moved, num, shorten, tag, text
 
 WIDTH = 1000
 INSET = 28
-"""Between the edge of the card and what stands in it."""
+"""Between the edge of the card and its content."""
 REACH, SHORT = 132, 88
 """Height of the ribbons, in the whole figure and alone."""
 THICK = 8
@@ -211,7 +211,7 @@ class Figure:
         return "".join(marks), 38 + 25 * len(rows)
 
     def _columns(self) -> tuple[str, Number]:
-        """For each input word a hollow bar, its attention, and a solid one, what a cut costs."""
+        """For each input word, a hollow bar for attention and a solid one for the cost of a cut."""
         found, width = self.found, WIDTH - 2 * INSET - LEFT - 52
         shown = sorted(self._by_worth()[: found.columns])
         marks = [_bold_and_soft(found.labels["matters"], found.labels["each"], width)]

@@ -18,9 +18,9 @@ from regard.view.svg import Number
 Data = Mapping[str, Any]
 
 CLEAR = 0.02
-"""A loss of probability from which on a word is said to matter."""
+"""Minimum loss of probability for a word to be said to matter."""
 STRONG = 0.5
-"""A weight from which on the model is said to look at a word."""
+"""Minimum weight for the model to be said to look at a word."""
 WRITING = ("translation", "next")
 """Kinds of a model that writes; others choose."""
 COLUMNS = 16
@@ -79,7 +79,7 @@ class Finding:
     selected: int
     """The input word that is looked at most."""
     columns: int
-    """Input words that have bars of their own, at most; the foremost are taken."""
+    """Maximum input words with bars of their own; the foremost are taken."""
     caption: list[Span]
     note: str
     labels: dict[str, str]

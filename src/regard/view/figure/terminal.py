@@ -17,7 +17,7 @@ WIDTH = 80
 BAR = 30
 """Columns of the longest bar."""
 LEAST, MOST = 0.02, 6
-"""Loss of probability from which on a word has a line of its own; lines at most."""
+"""Minimum loss of probability for a word to have a line of its own, and maximum lines."""
 LOOK, CUT, DIM, STRONG = "bold cyan", "bold orange3", "dim", "bold"
 
 

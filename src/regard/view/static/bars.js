@@ -36,7 +36,7 @@ function choices({ finding, state }) {
 }
 
 /**
- * For each input word a hollow bar, how much it is looked at, beside a solid one, what is lost.
+ * For each input word, a hollow bar for attention and a solid one for the cost of a cut.
  * @param {Scene} scene
  */
 function columns(scene) {

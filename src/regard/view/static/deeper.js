@@ -12,7 +12,7 @@
  * @param {PagePayload} payload
  * @param {Host | null} host
  * @param {(reader: Reader) => void} loaded
- * @param {() => void} changed called when a finding has got more to show
+ * @param {() => void} changed called when a finding has more to show
  * @returns {Deeper}
  */
 function deeper(reader, payload, host, loaded, changed) {

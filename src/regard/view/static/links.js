@@ -2,7 +2,7 @@
 
 const LARGE = 21;
 const SMALL = 16;
-/** Words of a text from which on it is shown as running text. */
+/** Texts of more words are shown as running text. */
 const MANY = 40;
 
 /**

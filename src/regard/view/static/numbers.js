@@ -1,4 +1,4 @@
-/** The payload of the page, its packed vectors, and numbers as people read them. */
+/** The types of a finding and of the selection, packed vectors, and numbers as people read them. */
 
 /** @typedef {[string, string]} Span Text, and the role of the word it mentions. */
 /**

@@ -1,7 +1,7 @@
 /** The page: one selection, and everything drawn from it. */
 
 /**
- * @typedef {object} Parts What a page has beside the weights of the layers.
+ * @typedef {object} Parts What a page has besides the weights of the layers.
  * @property {Finding[]} findings
  * @property {Packed[]} vectors
  * @property {{word: string, table: TableData}[]} measures

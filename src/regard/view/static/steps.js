@@ -75,7 +75,7 @@ function effectOf(finding, layer, head, word) {
   return { value, measured: found !== undefined };
 }
 
-/** What is said of the selected cell. @param {Scene} scene */
+/** The sentence about the selected cell. @param {Scene} scene */
 function about({ finding, state: { layer, head, word } }) {
   const weight = finding.attention[layer][head][word].toFixed(2);
   const effect = effectOf(finding, layer, head, word);
