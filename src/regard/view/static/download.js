@@ -50,6 +50,8 @@ function csv(rows) {
 /** @param {Finding} finding */
 function data(finding) {
   const rows = records(finding);
+  const code = `import regard\n\nlens = regard.Lens.open(${JSON.stringify(finding.model)})\nlens.why(${JSON.stringify(finding.text)}, ${JSON.stringify(finding.word)}).to_frame()`;
+  const frame = [make("p.note", "As a DataFrame: "), make("pre", { tabindex: 0 }, code)];
   return make(
     "div.data",
     make("p", `${rows.length.toLocaleString("en")} links of the selected word, one line each.`),
@@ -58,13 +60,6 @@ function data(finding) {
       tool("Save as CSV", () => saveText(csv(rows), "regard.csv", "text/csv")),
       tool("Save as JSON", () => saveText(JSON.stringify(rows), "regard.json", "application/json")),
     ),
-    finding.python === "" ? null : make("p.note", "As a DataFrame: "),
-    finding.python === ""
-      ? null
-      : make(
-          "pre",
-          { tabindex: 0 },
-          `import regard\n\nlens = regard.Lens.open(${JSON.stringify(finding.model)})\nlens.why(${JSON.stringify(finding.text)}, ${JSON.stringify(finding.word)}).to_frame()`,
-        ),
+    ...(finding.python === "" ? [] : frame),
   );
 }
