@@ -31,6 +31,14 @@ function colours(dark) {
   };
 }
 
+/** Whether the page is shown on dark paper. */
+function isDark() {
+  const { theme } = document.documentElement.dataset;
+  return theme === undefined
+    ? matchMedia("(prefers-color-scheme: dark)").matches
+    : theme === "dark";
+}
+
 /**
  * 256 colours between the stops.
  * @param {string[]} stops

@@ -251,10 +251,3 @@ function form(host, done, finding) {
 function failure(error) {
   return make("p.note.failed", { role: "alert" }, message(error));
 }
-
-function isDark() {
-  const { theme } = document.documentElement.dataset;
-  return theme === undefined
-    ? matchMedia("(prefers-color-scheme: dark)").matches
-    : theme === "dark";
-}
