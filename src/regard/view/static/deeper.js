@@ -11,11 +11,11 @@
  * @param {() => Reader | null} reader
  * @param {PagePayload} payload
  * @param {Host | null} host
- * @param {(reader: Reader) => void} loaded
+ * @param {() => Promise<void>} load gets what `reader` returns, if it can be had
  * @param {() => void} changed called when a finding has more to show
  * @returns {Deeper}
  */
-function deeper(reader, payload, host, loaded, changed) {
+function deeper(reader, payload, host, load, changed) {
   let open = "";
   /** @type {Finding | null} */
   let finding = null;
@@ -99,19 +99,16 @@ function deeper(reader, payload, host, loaded, changed) {
     else if (open === "layers") made = layerByLayer(at);
     else if (open === "data") made = data(at);
     else if (open === "measures") made = bars(await measured(at), "All measures");
-    else made = heads(await read(at), at, open);
+    else made = heads(await read(), at, open);
     return at === finding && which === open ? made : null;
   }
 
-  /** @param {Finding} at */
-  async function read(at) {
+  async function read() {
+    if (reader() === null) panel.replaceChildren(make("p.note", "Looking …"));
+    await load();
     const there = reader();
-    if (there !== null) return there;
-    if (host === null) throw new Error("This page has no weights of other layers.");
-    panel.replaceChildren(make("p.note", "Looking …"));
-    const made = new Reader(await host.ask("attention", { text: at.text }));
-    loaded(made);
-    return made;
+    if (there === null) throw new Error("This page has no weights of other layers.");
+    return there;
   }
 
   /** The finding with its strongest links, asked for if need be. @param {Finding} at */

@@ -32,13 +32,7 @@ function show(root, payload, host) {
   const top = bar(name, host, (text, word) => void visit(text, word));
   const live = make("h1", { "aria-live": "polite" });
   const main = make("main");
-  const depths = deeper(
-    () => reader,
-    payload,
-    host,
-    (made) => (reader = made),
-    paint,
-  );
+  const depths = deeper(() => reader, payload, host, layers, paint);
   const wrap = make("div.wrap", top.element, live, main, depths.element);
   root.replaceChildren(wrap);
 
@@ -87,6 +81,7 @@ function show(root, payload, host) {
     top.tell("");
   }
 
+  /** Loads the weights of all layers unless they are there. */
   async function layers() {
     if (reader !== null || host === null) return;
     reader = new Reader(await host.ask("attention", { text: findings[0].text }));
