@@ -80,10 +80,8 @@ class Guard:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
-                if "cache-control" not in headers:
-                    headers["Cache-Control"] = "no-store"
+                headers.update(HEADERS)
+                headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
         host = Headers(scope=scope).get("host", "")
