@@ -41,19 +41,16 @@ function choices({ finding, state }) {
  */
 function columns(scene) {
   const { finding, state } = scene;
-  const strip = make("div.strip");
   const { reads } = finding;
   const worth = (/** @type {number} */ i) => Math.max(reads[i].looked, reads[i].matters);
   const order = readable(scene);
   order.sort((a, b) => Number(b === state.word) - Number(a === state.word) || worth(b) - worth(a));
-  for (const i of order.slice(0, finding.columns).sort((a, b) => a - b)) {
-    strip.append(column(scene, i));
-  }
+  const shown = order.slice(0, finding.columns).sort((a, b) => a - b);
   const rest = order.length - finding.columns;
   return make(
     "section",
     make("h2", finding.labels.matters, " ", make("span", finding.labels.each)),
-    strip,
+    make("div.strip", ...shown.map((i) => column(scene, i))),
     make(
       "p.key",
       make("span.looked", finding.labels.looked),

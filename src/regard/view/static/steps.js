@@ -232,12 +232,8 @@ function extent(...vectors) {
  * @param {number} most
  */
 function cells(values, most) {
-  const row = make("span.vector", {
-    role: "img",
-    "aria-label": `${values.length} numbers`,
-  });
-  for (const value of values) {
-    row.append(make("i", { title: fixed(value, 3), style: { background: shade(value / most) } }));
-  }
-  return row;
+  const row = [...values].map((value) =>
+    make("i", { title: fixed(value, 3), style: { background: shade(value / most) } }),
+  );
+  return make("span.vector", { role: "img", "aria-label": `${values.length} numbers` }, ...row);
 }
