@@ -8,10 +8,7 @@ function reading(scene) {
   const own = finding.kind === "attention" || finding.kind === "vector";
   const most = Math.max(1e-9, ...finding.reads.map((read) => (read.special ? 0 : read.looked)));
   const text = make("div.text", { dir: direction(finding.text), tabindex: 0 });
-  finding.reads.forEach((_, i) => {
-    if (finding.reads[i].special && i !== state.word) return;
-    text.append(textWord(scene, i, most, own), " ");
-  });
+  for (const i of readable(scene)) text.append(textWord(scene, i, most, own), " ");
   text.setAttribute("role", "group");
   text.setAttribute("aria-label", finding.labels.reads);
   const long = finding.reads.length > STRIP;
