@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from regard.view.svg import Number, right_to_left, shorten, text_width
 
@@ -19,13 +19,12 @@ ROOMY = 26
 
 @dataclass(frozen=True)
 class Placed:
-    """A word of the figure: where its middle stands, how wide its box is, and in which line."""
+    """A word of the figure: where its middle stands, and in which line."""
 
     number: int
     """Of the word in the text; -1 for an ellipsis."""
     word: str
     x: Number
-    width: Number
     line: int
 
 
@@ -48,7 +47,7 @@ def place(
     shown = [shorten(word, width / 2, size) for word in words]
     boxes = [text_width(word, size) + 2 * PAD for word in shown]
     if len(words) == 1:
-        return [Placed(0, shown[0], width - boxes[0] / 2, boxes[0], 0)]
+        return [Placed(0, shown[0], width - boxes[0] / 2, 0)]
     lines = _lines(boxes, width)
     gap = float(GAP)
     if len(lines) == 1:
@@ -60,13 +59,13 @@ def place(
         x = 0.0
         skipped = row > 0 and number != kept[row - 1] + 1
         if skipped or (row == 0 and number > 0):
-            placed.append(Placed(-1, "…", 8.0, 16.0, row))
+            placed.append(Placed(-1, "…", 8.0, row))
             x = 20.0
         for i in lines[number]:
-            placed.append(Placed(i, shown[i], x + boxes[i] / 2, boxes[i], row))
+            placed.append(Placed(i, shown[i], x + boxes[i] / 2, row))
             x += boxes[i] + gap
     if turned:
-        return [Placed(p.number, p.word, width - p.x, p.width, p.line) for p in placed]
+        return [replace(one, x=width - one.x) for one in placed]
     return placed
 
 
