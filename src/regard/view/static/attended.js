@@ -75,7 +75,6 @@ function attended(reader, text, unit) {
     text: reader.payload.texts[text].text,
     word,
     probability: 1,
-    instead: "",
     output: [],
     position: sameText ? unit : -1,
     alignment: [],

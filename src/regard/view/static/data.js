@@ -12,7 +12,6 @@
  * @property {string} keys
  * @property {number} heads
  * @property {boolean} whole
- * @property {number[]} kept
  * @property {string} counts
  * @property {string} places
  * @property {string} weights

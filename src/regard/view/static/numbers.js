@@ -38,7 +38,6 @@
  * @property {string} text
  * @property {string} word
  * @property {number} probability
- * @property {string} instead
  * @property {string[]} output
  * @property {number} position
  * @property {[number, number][]} alignment
