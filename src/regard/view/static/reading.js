@@ -108,9 +108,7 @@ function strip(finding, most, text) {
     role: "img",
     "aria-label": "the whole text, dark where it is looked at",
     onclick: (/** @type {MouseEvent} */ event) => {
-      const at = Math.floor((event.offsetX / canvas.clientWidth) * finding.reads.length);
-      const word = /** @type {HTMLElement | null} */ (text.querySelector(`[data-read="${at}"]`));
-      if (word) text.scrollTop = word.offsetTop - text.clientHeight / 2;
+      centre(text, Math.floor((event.offsetX / canvas.clientWidth) * finding.reads.length));
     },
   });
   requestAnimationFrame(() => {
@@ -137,9 +135,11 @@ function strip(finding, most, text) {
  */
 function reveal(root, state) {
   const text = /** @type {HTMLElement | null} */ (root.querySelector(".text"));
-  const word = /** @type {HTMLElement | null} */ (
-    text?.querySelector(`[data-read="${state.word}"]`) ?? null
-  );
-  if (!text || !word || text.scrollHeight <= text.clientHeight) return;
-  text.scrollTop = word.offsetTop - text.clientHeight / 2;
+  if (text && text.scrollHeight > text.clientHeight) centre(text, state.word);
+}
+
+/** Scrolls a text until a word is in its middle. @param {HTMLElement} text @param {number} i */
+function centre(text, i) {
+  const word = /** @type {HTMLElement | null} */ (text.querySelector(`[data-read="${i}"]`));
+  if (word) text.scrollTop = word.offsetTop - text.clientHeight / 2;
 }
