@@ -77,9 +77,7 @@ function overviewView(context) {
     event.preventDefault();
     const row = buttons[Math.min(buttons.length - 1, Math.max(0, layer + step[0]))];
     const next = row[Math.min(row.length - 1, Math.max(0, head + step[1]))];
-    buttons.flat().forEach((button) => {
-      button.tabIndex = button === next ? 0 : -1;
-    });
+    for (const button of buttons.flat()) button.tabIndex = button === next ? 0 : -1;
     next.focus();
   }
 
@@ -87,9 +85,8 @@ function overviewView(context) {
   function paint(layer, head) {
     const canvas = /** @type {HTMLCanvasElement} */ (buttons[layer][head].firstElementChild);
     const rows = reader.decoded(layer);
-    const data = reader.layer(layer);
-    const queries = rows.queries;
-    const keys = reader.units(data.keys).of.length;
+    const { queries } = rows;
+    const keys = reader.sides(layer).keys.of.length;
     const [high, wide] = [Math.min(SIDE, queries), Math.min(SIDE, keys)];
     canvas.width = wide;
     canvas.height = high;
@@ -108,9 +105,8 @@ function overviewView(context) {
 
   function update() {
     const { layer, head } = state;
-    buttons.flat().forEach((button) => {
-      button.tabIndex = button === buttons[layer][head] ? 0 : -1;
-    });
+    const own = buttons[layer][head];
+    for (const button of buttons.flat()) button.tabIndex = button === own ? 0 : -1;
     if (live.textContent === "") say(layer, head);
     const theme = String(context.colours().dark);
     if (drawn === theme) return;
