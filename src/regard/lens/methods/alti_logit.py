@@ -9,8 +9,9 @@ layer. What feed-forward networks and biases add is not divided among the words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
+from itertools import chain
 from typing import Any
 
 import torch
@@ -38,7 +39,10 @@ def score(prediction: Prediction) -> Float[Tensor, " units"]:
     check_differentiable(NAME, prediction)
     runs = block_runs(NAME, prediction)
     streams = [[residual_of(NAME, prediction, run, one) for one in run.sublayers] for run in runs]
-    with torch.no_grad(), _recorded(prediction, streams):
+    with torch.no_grad(), ExitStack() as hooks:
+        for residual in chain.from_iterable(streams):
+            for handle in residual.hooks():
+                hooks.enter_context(handle)
         prediction.logits()
     with torch.no_grad():
         directions = _directions(prediction, runs, streams)
@@ -76,12 +80,10 @@ def _last_direction(
     def fixed(module: nn.Module, inputs: Any, output: Any) -> Any:
         return frozen(NAME, module, inputs[0])
 
-    with ExitStack() as stack, torch.enable_grad():
-        handles = [run.module.register_forward_hook(leaf)]
+    with ExitStack() as hooks, torch.enable_grad():
+        hooks.enter_context(run.module.register_forward_hook(leaf))
         if final is not None and not isinstance(final, nn.Identity):
-            handles.append(final.register_forward_hook(fixed))
-        for handle in handles:
-            stack.callback(handle.remove)
+            hooks.enter_context(final.register_forward_hook(fixed))
         logits = prediction.logits()
         return torch.autograd.grad(prediction.metric(logits[0]), leaves[-1])[0][0]
 
@@ -151,16 +153,6 @@ def _mixture(
         near = (whole - (out.unsqueeze(1) - each).abs().sum(-1)).clamp(min=0)
         found.append(near / near.sum(-1, keepdim=True).clamp(min=torch.finfo(near.dtype).tiny))
     return torch.cat(found)
-
-
-@contextmanager
-def _recorded(prediction: Prediction, streams: list[list[Residual]]) -> Iterator[None]:
-    """Context: every residual stream records the inputs and outputs of its modules."""
-    with ExitStack() as stack:
-        for residual in (one for row in streams for one in row):
-            for handle in residual.hooks():
-                stack.callback(handle.remove)
-        yield
 
 
 def _place(run: BlockRun) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -76,24 +78,17 @@ def _record(name: str, prediction: Prediction, runs: dict[str, BlockRun]) -> Non
     """Fill in the inputs and the output of each layer."""
     counts = dict.fromkeys(runs, 0)
 
-    def recorder(block: str) -> Any:
-        def record(module: nn.Module, arguments: Any, options: Any, output: Any) -> None:
-            counts[block] += 1
-            run = runs[block]
-            run.arguments, run.options, run.output = arguments, options, first(output)
+    def record(block: str, module: nn.Module, arguments: Any, options: Any, output: Any) -> None:
+        counts[block] += 1
+        run = runs[block]
+        run.arguments, run.options, run.output = arguments, options, first(output)
 
-        return record
-
-    handles = [
-        run.module.register_forward_hook(recorder(block), with_kwargs=True)
-        for block, run in runs.items()
-    ]
-    try:
-        with torch.no_grad():
-            prediction.logits()
-    finally:
-        for handle in handles:
-            handle.remove()
+    with torch.no_grad(), ExitStack() as hooks:
+        for block, run in runs.items():
+            hooks.enter_context(
+                run.module.register_forward_hook(partial(record, block), with_kwargs=True)
+            )
+        prediction.logits()
     shared = [block for block, count in counts.items() if count != 1]
     if shared:
         raise OptionError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -57,13 +57,11 @@ def replaced(
             words = F.embedding(inputs[0], module.table) * module.scale
         return change(words.detach(), (output - words).detach())
 
-    handles = [one.register_forward_hook(hook) for one in prediction.embeddings]
-    try:
+    with ExitStack() as hooks:
+        for one in prediction.embeddings:
+            hooks.enter_context(one.register_forward_hook(hook))
         yield
         if not done:
             raise OptionError(
                 f"{name}: {type(prediction.model).__name__} does not embed words by nn.Embedding"
             )
-    finally:
-        for handle in handles:
-            handle.remove()

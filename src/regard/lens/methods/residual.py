@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -37,11 +38,8 @@ class Residual:
     def hooks(self) -> list[Any]:
         """Register hooks that record the inputs of the norms and the output of the mixer."""
 
-        def keep(name: str) -> Callable[..., None]:
-            def note(module: nn.Module, inputs: tuple[Tensor, ...], output: Any) -> None:
-                self.kept[name] = inputs[0][0].detach()
-
-            return note
+        def keep(name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Any) -> None:
+            self.kept[name] = inputs[0][0].detach()
 
         def mixed(module: nn.Module, inputs: Any, output: Any) -> None:
             self.kept["mixed"] = first(output)[0].detach()
@@ -52,7 +50,7 @@ class Residual:
             "feed_forward": self.feed_forward,
         }
         handles = [
-            module.register_forward_hook(keep(name))
+            module.register_forward_hook(partial(keep, name))
             for name, module in watched.items()
             if module is not None
         ]

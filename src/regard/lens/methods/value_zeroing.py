@@ -84,11 +84,8 @@ def _subtracting(mixer: nn.Module, removed: Float[Tensor, "k q width"]) -> Itera
             return output[0] - removed.reshape(output[0].shape).to(output[0]), *output[1:]
         return output - removed.reshape(output.shape).to(output)
 
-    handle = mixer.register_forward_hook(hook)
-    try:
+    with mixer.register_forward_hook(hook):
         yield
-    finally:
-        handle.remove()
 
 
 METHOD = Method(NAME, "Mohebbi et al., Quantifying Context Mixing in Transformers, 2023", score)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -279,9 +279,7 @@ def _leaves(modules: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
         found.append(output.detach().requires_grad_())
         return found[-1]
 
-    handles = [module.register_forward_hook(leaf) for module in modules]
-    try:
+    with ExitStack() as hooks:
+        for module in modules:
+            hooks.enter_context(module.register_forward_hook(leaf))
         yield found
-    finally:
-        for handle in handles:
-            handle.remove()
