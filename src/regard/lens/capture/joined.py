@@ -6,7 +6,7 @@ have columns of their own, to the right of those before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 import torch
@@ -30,14 +30,14 @@ class JoinedLook(Look):
         self._lefts, self._widths, self._keys = _columns(positions)
         self.output = torch.cat([look.output for look in self._looks], -2)
 
-    def _lines(self, index: int) -> slice:
-        return slice(self._tops[index], self._tops[index + 1])
-
     def _by_call(
-        self, what: str, queries: Which, heads: Which, limit: int, fill: float,
-        ask: Callable[[Look, list[int]], Tensor],
+        self, what: str, queries: Which, heads: Which, limit: int, fill: float = 0.0,
+        **options: bool,
     ) -> Tensor:  # fmt: skip
-        """Rows of all calls, in columns of all keys; `fill` where a call has no key."""
+        """What the method `what` of each call returns, in rows and columns of all calls.
+
+        A row has `fill` at the keys that its call does not have.
+        """
         lines = indices(queries, self._tops[-1], "queries")
         h = self.sizes[1]
         chosen = len(indices(heads, h, "heads"))
@@ -51,11 +51,13 @@ class JoinedLook(Look):
             )
         result: Tensor | None = None
         for i, look in enumerate(self._looks):
-            rows = self._lines(i)
-            at = [n for n, line in enumerate(lines) if rows.start <= line < rows.stop]
+            first, end = self._tops[i : i + 2]
+            at = [n for n, line in enumerate(lines) if first <= line < end]
             if not at:
                 continue
-            part = ask(look, [lines[n] - rows.start for n in at])[..., : self._widths[i]]
+            rows = [lines[n] - first for n in at]
+            whole: Tensor = getattr(look, what)(rows, heads, limit=limit, **options)
+            part = whole[..., : self._widths[i]]
             if result is None:
                 shape = (*part.shape[:-2], len(lines), self._keys)
                 result = part.new_full(shape, fill)
@@ -120,36 +122,21 @@ class JoinedLook(Look):
         scaled: bool = False,
         limit: int = LIMIT,
     ) -> Tensor:
-        return self._by_call(
-            "compared", queries, heads, limit, 0.0,
-            lambda look, rows: look.compared(rows, heads, scaled=scaled, limit=limit),
-        )  # fmt: skip
+        return self._by_call("compared", queries, heads, limit, scaled=scaled)
 
     def scores(self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT) -> Tensor:
-        return self._by_call(
-            "scores", queries, heads, limit, -torch.inf,
-            lambda look, rows: look.scores(rows, heads, limit=limit),
-        )  # fmt: skip
+        return self._by_call("scores", queries, heads, limit, -torch.inf)
 
     def weights(self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT) -> Tensor:
-        return self._by_call(
-            "weights", queries, heads, limit, 0.0,
-            lambda look, rows: look.weights(rows, heads, limit=limit),
-        )  # fmt: skip
+        return self._by_call("weights", queries, heads, limit)
 
     def contributions(
         self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT
     ) -> Tensor:
-        return self._by_call(
-            "contributions", queries, heads, limit, 0.0,
-            lambda look, rows: look.contributions(rows, heads, limit=limit),
-        )  # fmt: skip
+        return self._by_call("contributions", queries, heads, limit)
 
     def effects(self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT) -> Tensor:
-        return self._by_call(
-            "effects", queries, heads, limit, 0.0,
-            lambda look, rows: look.effects(rows, heads, limit=limit),
-        )  # fmt: skip
+        return self._by_call("effects", queries, heads, limit)
 
     def top(self, n: int) -> tuple[Tensor, Tensor]:
         if not 1 <= n <= self._keys:
