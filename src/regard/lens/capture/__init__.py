@@ -6,8 +6,8 @@ from typing import Any
 
 from regard.lens.capture.adapters.fast_path import FastPath
 from regard.lens.capture.adapters.functional import Functional
-from regard.lens.capture.adapters.own import Own
-from regard.lens.capture.adapters.transformers import Transformers
+from regard.lens.capture.adapters.own import OWN
+from regard.lens.capture.adapters.transformers import TRANSFORMERS
 from regard.lens.capture.adapters.written_out import WrittenOut
 from regard.lens.capture.cuts import Cut, cut
 from regard.lens.capture.links import Link, Links
@@ -15,7 +15,7 @@ from regard.lens.capture.seen import Seen, UnseenError
 from regard.lens.capture.session import Session
 from regard.lens.capture.watcher import watch
 
-_ADAPTERS: tuple[Any, ...] = (Functional(), FastPath(), Transformers(), Own(), WrittenOut())
+_ADAPTERS: tuple[Any, ...] = (Functional(), FastPath(), TRANSFORMERS, OWN, WrittenOut())
 for _adapter in _ADAPTERS:
     Session.register(_adapter)
 

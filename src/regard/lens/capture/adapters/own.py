@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from torch import Tensor
 
@@ -14,22 +14,7 @@ from regard.lens.capture.adapters.installation import Installation, Undo
 from regard.lens.capture.forbidden import run_without
 from regard.lens.capture.inputs import Prepared
 from regard.lens.capture.modules import TRANSFORMED
-from regard.lens.capture.session import Handler, Operator, Session, current
-
-
-class Own:
-    """Adapter of `regard.attend`."""
-
-    operators: Mapping[Operator, Handler] = {}
-
-    def __init__(self) -> None:
-        self._installation = Installation(_offer)
-
-    def install(self, session: Session) -> None:
-        self._installation.add()
-
-    def remove(self, session: Session) -> None:
-        self._installation.drop()
+from regard.lens.capture.session import current
 
 
 class _Interceptor:
@@ -74,3 +59,7 @@ def _offer() -> Undo:
         operation.AROUND = None
 
     return undo
+
+
+OWN = Installation(_offer)
+"""The adapter of `regard.attend`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, wraps
 from typing import Any
@@ -22,24 +22,9 @@ from regard.errors import RegardError
 from regard.lens.capture.adapters.installation import Installation, Undo
 from regard.lens.capture.inputs import DotProduct, Inputs, Weights
 from regard.lens.capture.record import Gradients
-from regard.lens.capture.session import Handler, Operator, Session, current
+from regard.lens.capture.session import current
 
 Function = Callable[..., Any]
-
-
-class Transformers:
-    """Adapter of the attention functions of transformers."""
-
-    operators: Mapping[Operator, Handler] = {}
-
-    def __init__(self) -> None:
-        self._installation = Installation(_announce_functions)
-
-    def install(self, session: Session) -> None:
-        self._installation.add()
-
-    def remove(self, session: Session) -> None:
-        self._installation.drop()
 
 
 @dataclass(eq=False)
@@ -159,3 +144,7 @@ def _announce_functions() -> Undo | None:
         interface.get_interface = original
 
     return undo
+
+
+TRANSFORMERS = Installation(_announce_functions)
+"""The adapter of the attention functions of transformers."""
