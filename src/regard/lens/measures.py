@@ -37,18 +37,15 @@ class Measures:
 
 
 def measure(
-    looks: Mapping[str, Look],
-    outputs: Mapping[str, Tensor],
-    words: Words,
-    tokens: Sequence[int],
-    row: int = 0,
+    looks: Mapping[str, Look], outputs: Mapping[str, Tensor], words: Words, tokens: Sequence[int]
 ) -> Measures:
-    """The measures of the word with these tokens, in one sequence of the batch.
+    """The measures of the word with these tokens, in the first sequence of the batch.
 
     `looks` are those of the layers in order; `outputs` are the matrices ``(h, e, width)`` that mix
     the output of their heads.
     """
     attention, norm, norm_of_layers = [], [], []
+    n = len(words.tokens)
     heads = sorted({look.sizes[1] for look in looks.values()})
     if len(heads) > 1:
         raise OptionError(
@@ -56,10 +53,8 @@ def measure(
             "they cannot be put into one table; regard.watch shows each layer by itself"
         )
     for name, look in looks.items():
-        weights = mean_weights(look, tokens, row)[:, : len(words.tokens)]  # (h, k)
-        passed = projected_values(look.v[row], outputs[name])[
-            :, : len(words.tokens)
-        ]  # (h, k, width)
+        weights = mean_weights(look, tokens)[:, :n]  # (h, k)
+        passed = projected_values(look.v[0], outputs[name])[:, :n]  # (h, k, width)
         attention.append(words.summed(weights))
         norm.append(words.summed(weights * torch.linalg.vector_norm(passed, dim=-1)))
         norm_of_layers.append(words.summed(norms(weights, passed)))
@@ -67,13 +62,13 @@ def measure(
         torch.stack(attention),
         torch.stack(norm),
         torch.stack(norm_of_layers),
-        words.summed(rollout(list(looks.values()), len(words.tokens), tokens, row)),
+        words.summed(rollout(list(looks.values()), n, tokens)),
     )
 
 
-def mean_weights(look: Look, tokens: Sequence[int], row: int = 0) -> Float[Tensor, "h k"]:
+def mean_weights(look: Look, tokens: Sequence[int]) -> Float[Tensor, "h k"]:
     """The weights of each key, on average over these queries."""
-    return look.weights(queries=list(tokens))[row].mean(1)
+    return look.weights(queries=list(tokens))[0].mean(1)
 
 
 def norms(weights: Float[Tensor, "h k"], passed: Float[Tensor, "h k width"]) -> Float[Tensor, " k"]:
@@ -82,9 +77,7 @@ def norms(weights: Float[Tensor, "h k"], passed: Float[Tensor, "h k width"]) -> 
     return found
 
 
-def rollout(
-    looks: Sequence[Look], n: int, tokens: Sequence[int], row: int = 0
-) -> Float[Tensor, " tokens"]:
+def rollout(looks: Sequence[Look], n: int, tokens: Sequence[int]) -> Float[Tensor, " tokens"]:
     """The share of each of n tokens in the mean of these tokens after all layers.
 
     In each layer a token is half itself, by the residual connection, and half what its heads attend
@@ -97,11 +90,11 @@ def rollout(
     reached = torch.zeros(n, dtype=exact, device=first.device)
     reached[list(tokens)] = 1 / len(tokens)
     for look in reversed(looks):
-        reached = (reached + propagated(look, reached, row)[:n]) / 2
+        reached = (reached + propagated(look, reached)[:n]) / 2
     return reached / reached.sum()
 
 
-def propagated(look: Look, reached: Float[Tensor, " q"], row: int = 0) -> Float[Tensor, " k"]:
+def propagated(look: Look, reached: Float[Tensor, " q"]) -> Float[Tensor, " k"]:
     """A distribution over the queries as one over the keys, by the mean weights of all heads.
 
     Weights are computed in blocks of rows, so no n × n matrix is needed.
@@ -110,7 +103,7 @@ def propagated(look: Look, reached: Float[Tensor, " q"], row: int = 0) -> Float[
     for start in range(0, len(reached), BLOCK):
         queries = [i for i in range(start, min(len(reached), start + BLOCK)) if reached[i] > 0]
         if queries:
-            found += reached[queries] @ look.weights(queries=queries)[row].mean(0)
+            found += reached[queries] @ look.weights(queries=queries)[0].mean(0)
     return found
 
 
