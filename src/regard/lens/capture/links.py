@@ -7,7 +7,6 @@ from dataclasses import asdict, astuple, dataclass, fields
 from typing import TYPE_CHECKING, overload
 
 import torch
-from torch import Tensor
 
 from regard.attention.record import Look
 from regard.errors import OptionError
@@ -57,9 +56,6 @@ class Links(Sequence[Link]):
 
     def __len__(self) -> int:
         return len(self._links)
-
-    def __iter__(self) -> Iterator[Link]:
-        return iter(self._links)
 
     def to_frame(self) -> pandas.DataFrame:
         """One row for each link. Needs pandas."""
@@ -111,14 +107,8 @@ def _of_look(look: Look, most: int) -> Iterator[list[tuple[int, int, int, int, f
             if not len(at):
                 continue
             row, head, query, key = (x.tolist() for x in torch.unravel_index(at, effects.shape))
-            weights = _weights(look, at, rows, some, effects.shape)
+            weights: list[float] = look.weights(rows, some).flatten()[at].tolist()
             yield [
                 (head[i] + first, row[i], query[i] + start, key[i], weights[i], float(effect))
                 for i, effect in enumerate(effects.flatten()[at])
             ]
-
-
-def _weights(look: Look, at: Tensor, rows: range, heads: range, shape: torch.Size) -> list[float]:
-    """The weights of the links at these places of a block."""
-    found: list[float] = look.weights(rows, heads).reshape(shape).flatten()[at].tolist()
-    return found
