@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from regard.attention import attend
 from regard.attention.call import Call, masked_softmax
 from regard.lens.capture.adapters.functional import Args, Named
-from regard.lens.capture.forbidden import Forbidden, without
+from regard.lens.capture.forbidden import without
 from regard.lens.capture.inputs import Prepared
 from regard.lens.capture.modules import running
 from regard.lens.capture.projection import Projection, projection_of
@@ -45,7 +45,7 @@ class FastPath:
         if found is None:
             return func(*args, **kwargs)
         call, output = found
-        weights = _weights(call) if given["need_weights"] else None
+        weights = masked_softmax(call.scores(*call.whole())) if given["need_weights"] else None
         if weights is not None and given["average_attn_weights"]:
             weights = weights.mean(1)
         return _like(_projected(output, given), inputs), weights
@@ -65,7 +65,7 @@ class FastPath:
 def _without_forbidden(
     session: Session, inputs: Projection, owner: nn.Module | None
 ) -> tuple[Call, Tensor] | None:
-    """Announce a call; if links of it are cut, the call without them and its output."""
+    """Announce a call; if links are cut, the call without them and its output ``(b, h, q, e)``."""
     place = session.place(None, inputs.tensors["x"], None, kind="self", owner=owner)
     if place is None:
         return None
@@ -74,17 +74,12 @@ def _without_forbidden(
     if forbidden is None:
         session.announce(place, inputs, None)
         return None
-    call, output = _attended(session, inputs, forbidden)
-    session.announce(place, Prepared(call), output)
-    return call, output
-
-
-def _attended(session: Session, inputs: Projection, forbidden: Forbidden) -> tuple[Call, Tensor]:
-    """The call without forbidden links, and its output ``(b, h, q, e)``."""
     call = inputs.call()
     call, _ = without(call, forbidden.whole(call.sizes[2]).to(call.q.device))
     with session.whole(), torch.no_grad():
-        return call, attend(call.q, call.k, call.v, mask=call.mask)
+        output = attend(call.q, call.k, call.v, mask=call.mask)
+    session.announce(place, Prepared(call), output)
+    return call, output
 
 
 def _rest_of_layer(output: Tensor, inputs: Projection, given: Named) -> Tensor:
@@ -112,10 +107,6 @@ def _like(x: Tensor, inputs: Projection) -> Tensor:
     """The result, nested if the layer's input is: padding has no place in it."""
     given = inputs.tensors["x"]
     return torch._nested_from_padded(x, given._nested_tensor_size()) if given.is_nested else x
-
-
-def _weights(call: Call) -> Tensor:
-    return masked_softmax(call.scores(*call.whole()))
 
 
 def _named(func: Any, args: Args, kwargs: Named) -> Named:

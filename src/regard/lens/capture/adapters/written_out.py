@@ -152,7 +152,9 @@ class WrittenOut:
             if chain is not None and chain.gradients is not None:
                 return result  # of a call that was announced: its backward pass, or more values
             if chain is not None and chain.weights is not None:
-                if not self._finish(session, chain, weights, other, result, swapped):
+                with counted_views():
+                    found = self._announce(session, chain, weights, other, result, swapped)
+                if not found:
                     state.chains[result] = chain  # heads were mixed
                 return result
         if chain_a is not None or chain_b is not None:
@@ -213,18 +215,11 @@ class WrittenOut:
         x = x.masked_fill(layout.undo(forbidden.expand(shape)), -torch.inf)
         return x, layout.undo(empty.expand(shape))
 
-    def _finish(
-        self, session: Session, chain: Chain, operand: Tensor, other: Tensor, result: Tensor,
-        swapped: bool,
-    ) -> bool:  # fmt: skip
-        """Announce a call, if this product sums weights over the keys."""
-        with counted_views():
-            return self._announce(session, chain, operand, other, result, swapped)
-
     def _announce(
         self, session: Session, chain: Chain, operand: Tensor, other: Tensor, result: Tensor,
         swapped: bool,
     ) -> bool:  # fmt: skip
+        """Announce a call, if this product sums weights over the keys."""
         assert chain.weights is not None
         assert chain.layout is not None
         assert chain.place is not None
