@@ -6,8 +6,7 @@ mask is made, and all other rows keep their bits.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,22 +34,18 @@ class Forbidden:
 
     def __or__(self, other: Forbidden) -> Forbidden:
         rows = tuple(sorted({*self.rows, *other.rows}))
-        return Forbidden(rows, self._in(rows) | other._in(rows))
+        at, others = (np.searchsorted(rows, x.rows).tolist() for x in (self, other))
+        return Forbidden(rows, self._placed(at, len(rows)) | other._placed(others, len(rows)))
 
     def whole(self, queries: int) -> Bool[Tensor, "#b #h q k"]:
         """All rows, of so many queries."""
-        if len(self.rows) == queries:
-            return self.pairs
-        b, h, _, k = self.pairs.shape
-        found = self.pairs.new_zeros(b, h, queries, k)
-        found[:, :, list(self.rows)] = self.pairs
-        return found
+        return self.pairs if len(self.rows) == queries else self._placed(self.rows, queries)
 
-    def _in(self, rows: tuple[int, ...]) -> Bool[Tensor, "#b #h _ k"]:
+    def _placed(self, at: Sequence[int], rows: int) -> Bool[Tensor, "#b #h _ k"]:
+        """The pairs of each row at its place among so many rows."""
         b, h, _, k = self.pairs.shape
-        found = self.pairs.new_zeros(b, h, len(rows), k)
-        places = {row: i for i, row in enumerate(rows)}
-        found[:, :, [places[row] for row in self.rows]] = self.pairs
+        found = self.pairs.new_zeros(b, h, rows, k)
+        found[:, :, list(at)] = self.pairs
         return found
 
 
@@ -124,7 +119,7 @@ def run_without(
 def _and(call: Call, allowed: Mask) -> Call:
     """The call with one more mask."""
     mask = allowed if call.mask is None else call.mask & allowed
-    return dataclasses.replace(call, mask=mask)
+    return replace(call, mask=mask)
 
 
 def _rows_of(call: Call, rows: tuple[int, ...]) -> Call:
@@ -136,7 +131,7 @@ def _rows_of(call: Call, rows: tuple[int, ...]) -> Call:
         parts = [_with_all_axes(part, k) for part in found if part is not None]
         terms.append(torch.cat(parts, 2) if parts else None)
     mask, bias = terms
-    return dataclasses.replace(
+    return replace(
         call,
         q=call.q[:, :, list(rows)],
         mask=None if mask is None else Dense(mask),

@@ -6,9 +6,8 @@ converts to a `Call` of regard on demand.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -214,10 +213,10 @@ class Prepared:
 def _mapped(mask: Mask, change: Change) -> Mask:
     """The mask with every tensor in it replaced."""
     parts: dict[str, Tensor | Mask] = {}
-    for field in dataclasses.fields(mask):  # type: ignore[arg-type]
+    for field in fields(mask):  # type: ignore[arg-type]
         value = getattr(mask, field.name)
         if isinstance(value, Tensor):
             parts[field.name] = change(value)
         elif isinstance(value, Mask):
             parts[field.name] = _mapped(value, change)
-    return dataclasses.replace(mask, **parts) if parts else mask  # type: ignore[type-var]
+    return replace(mask, **parts) if parts else mask  # type: ignore[type-var]
