@@ -265,14 +265,9 @@ class _Cutter(Listener):
         """The links of a module, by its name or by its number among those of its kind."""
         if (name, kind) not in self._links:
             number = list(self.order[kind]).index(name)
-            self._links[name, kind] = _Links(
-                [
-                    (i, one)
-                    for i, one in enumerate(self._cuts)
-                    if one.kind == kind
-                    and (one.layer is None or one.layer == number or _plain(str(one.layer)) == name)
-                ]
-            )
+            cuts = enumerate(self._cuts)
+            own = [(i, x) for i, x in cuts if x.kind == kind and _is_in(x, number, name)]
+            self._links[name, kind] = _Links(own)
         return self._links[name, kind]
 
     def _check_numbers(self, links: _Links, b: int, h: int, name: str) -> None:
@@ -300,11 +295,7 @@ class _Cutter(Listener):
         text = f"cut: the link {_pair(one)} never came up"
         if len(missed) > 1:
             text += f", nor did {len(missed) - 1} more"
-        names = [
-            name
-            for i, name in enumerate(order)
-            if one.layer is None or one.layer == i or _plain(str(one.layer)) == name
-        ]
+        names = [name for i, name in enumerate(order) if _is_in(one, i, name)]
         if not names:
             where = "the model" if one.layer is None else f"layer {one.layer!r}"
             other = KINDS[one.kind == "self"]
@@ -323,6 +314,11 @@ class _Cutter(Listener):
             f"{text}: there were {queries} queries and {keys} keys, numbered from 0, in "
             f"{_listed(names)}"
         )
+
+
+def _is_in(one: Cut, number: int, name: str) -> bool:
+    """Whether a cut is in this module, by its number or its name."""
+    return one.layer is None or one.layer == number or _plain(str(one.layer)) == name
 
 
 def _plain(layer: str) -> str:
