@@ -77,7 +77,8 @@ class Origins:
             return
         if func in _ARITHMETIC and isinstance(args[1], Tensor) and args[1].dim() > 1:
             return  # only a bias or a scale
-        step = _Step(identity(result), identity(source), func in NORMS, _memory(source))
+        memory = None if source.is_nested else weak_memory(source.untyped_storage())
+        step = _Step(identity(result), identity(source), func in NORMS, memory)
         if step.source[0] != step.result[0]:
             before = self._paths.get(source) or ()
             self._paths[result] = (step, *before)[:STEPS]
@@ -103,10 +104,6 @@ class Origins:
                 break
             found = step.source
         return found
-
-
-def _memory(x: Tensor) -> StorageWeakRef | None:
-    return None if x.is_nested else weak_memory(x.untyped_storage())
 
 
 def kind_of(

@@ -84,12 +84,8 @@ class AttentionRecord:
         output = [] if self._output is None else [self._output]
         for kept in (*self._kept, *cached, *output):
             kept.release()
-        if not self._kept:
-            return
-        kept_by_id = iter(self._kept)
-        self._inputs = self._inputs.map(
-            lambda _: next(kept_by_id)._tensor, lambda _: next(kept_by_id)._tensor
-        )
+        released = (kept._tensor for kept in self._kept)
+        self._inputs = self._inputs.map(lambda _: next(released), lambda _: next(released))
 
     def inputs(self) -> Inputs:
         """The inputs of the call; raises if one of its tensors has been changed since."""

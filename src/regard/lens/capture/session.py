@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -59,12 +59,11 @@ class Adapter(Protocol):
         """Called when capturing ends in a thread."""
 
 
-class Place:
+class Place(NamedTuple):
     """Where a call of attention is made: the modules that run, and its kind."""
 
-    def __init__(self, runs: list[Run], kind: str) -> None:
-        self.runs = runs
-        self.kind = kind
+    runs: list[Run]
+    kind: str
 
     @property
     def module(self) -> nn.Module:
