@@ -55,8 +55,10 @@ def judge(
     called = type(lens.model).__name__ if isinstance(model, Lens) else str(model)
     source = str(data) if isinstance(data, str | Path) else "given"
     names = [one.name for one in chosen]
-    run = {"model": called, "data": source, "methods": names, "items": _digest(items)}
-    with nullcontext() if target is None else RecordFile(_beside(target), run) as file:
+    digest = hashlib.sha256(repr([astuple(one) for one in items]).encode()).hexdigest()[:16]
+    run = {"model": called, "data": source, "methods": names, "items": digest}
+    kept = None if target is None else target.with_name(f"{target.name}.items.jsonl")
+    with nullcontext() if kept is None else RecordFile(kept, run) as file:
         records: list[dict[str, Any]] = [] if file is None else file.records
         for item in items[len(records) :]:
             progress(len(records), len(items))
@@ -70,15 +72,6 @@ def judge(
     if target is not None:
         write_text(target, {target.suffix.lower(): judgement.to_json}, "judge")
     return judgement
-
-
-def _beside(out: Path) -> Path:
-    return out.with_name(f"{out.name}.items.jsonl")
-
-
-def _digest(items: Iterable[Item]) -> str:
-    """A digest of the items."""
-    return hashlib.sha256(repr([astuple(one) for one in items]).encode()).hexdigest()[:16]
 
 
 __all__ = ["Estimate", "Item", "Judgement", "MethodResult", "judge"]

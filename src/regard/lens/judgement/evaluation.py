@@ -23,7 +23,6 @@ from regard.lens.measures import agreement
 from regard.lens.methods import Method
 from regard.lens.plain_data import rounded
 from regard.lens.predictions import Prediction, TranslationPrediction
-from regard.text.words import Words
 from regard.translate.translator import evaluating
 
 RANDOM = "random"
@@ -67,7 +66,7 @@ def _prediction(lens: Lens, item: Item) -> Prediction:
 
 def _units(prediction: Prediction, given: Iterable[str | int]) -> list[int]:
     """The numbers of words that are given as written, or by their first character."""
-    words: Words = prediction.words
+    words = prediction.words
     return [words.find(one) if isinstance(one, str) else words.at(one) for one in given]
 
 
