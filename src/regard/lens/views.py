@@ -83,20 +83,18 @@ def measures_of(prediction: Prediction) -> Measures:
     """The score of each input word for a prediction, by every method that suits the model."""
     words = prediction.words
     real = [i for i, there in enumerate(words.is_word) if there]
-    found = {CUT: _losses(prediction)[real]}
+    cut = _losses(prediction)[real]
+    known = ~cut.isnan()
+    methods = [Method(CUT, cut.numpy(), note="loss of log p, measured by cutting")]
     for method in find_methods():
         if method.name in (*SLOW, CUT):
             continue
         try:
-            found[method.name] = score(method, prediction).double().cpu()[real]
+            scores = score(method, prediction).double().cpu()[real]
         except RegardError:
             continue
-    cut = found.pop(CUT)
-    known = ~cut.isnan()
-    methods = [Method(CUT, cut.numpy(), note="loss of log p, measured by cutting")]
-    for name, scores in found.items():
-        agrees = _known(agreement(scores[known].tolist(), cut[known].tolist()))
-        methods.append(Method(name, scores.numpy(), agreement=agrees))
+        agrees = _known(agreement(scores[known], cut[known]))
+        methods.append(Method(method.name, scores.numpy(), agreement=agrees))
     return Measures(prediction.word, [words.called(i) for i in real], methods)
 
 
