@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -210,8 +211,8 @@ class Explanation:
         return [i for i in range(len(self.names)) if real[i] and seen[i] and i != own]
 
     def _ranked(self, method: str) -> list[int]:
-        values = self.scores(method)
-        return sorted(self._others, key=lambda i: -_number(values[i]))
+        values = self.scores(method).nan_to_num(-torch.inf).tolist()  # nan comes last
+        return sorted(self._others, key=lambda i: -values[i])
 
     def _agreement(self, measured: Tensor) -> dict[str, float]:
         kept = [i for i in self._others if not math.isnan(float(measured[i]))]
@@ -330,11 +331,6 @@ def turned(before: str, after: str) -> str:
 
 def _quoted(text: str) -> str:
     return f"“{text}”" if visible(text) == text else visible(text)
-
-
-def _number(value: Tensor) -> float:
-    """A number to sort by; nan comes last."""
-    return -math.inf if math.isnan(float(value)) else float(value)
 
 
 def _cell(value: Tensor) -> str:
