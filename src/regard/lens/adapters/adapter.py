@@ -47,9 +47,9 @@ class ModelAdapter(ABC):
         return self.kind == "translator"
 
     @property
-    @abstractmethod
     def vocabulary(self) -> int | None:
         """The number of tokens in its vocabulary, if known."""
+        return len(self.table())
 
     @abstractmethod
     def read(self, text: str) -> Reading: ...

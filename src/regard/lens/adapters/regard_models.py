@@ -45,10 +45,6 @@ class RegardTranslator(TranslatorAdapter):
     def end_name(self) -> str:
         return self.tokenizer.tokens([self.end])[0]
 
-    @property
-    def vocabulary(self) -> int:
-        return len(self.table())
-
     def read(self, text: str) -> Reading:
         return _read(self.tokenizer, text, end=True)
 
@@ -144,10 +140,6 @@ class RegardStack(StackAdapter):
         self.kind = "causal" if self.writes else "classifier"
         self.limit = model.config.max_length if model.config.position == "learned" else None
         self.embeddings = [self._embedding]
-
-    @property
-    def vocabulary(self) -> int:
-        return len(self.table())
 
     @property
     def device(self) -> torch.device:
