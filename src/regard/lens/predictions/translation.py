@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import compress
 from string import punctuation
 
 import torch
@@ -143,14 +144,11 @@ class TranslationPrediction(Prediction):
         self.token = [*translated.tokens, adapter.end][step]
         self.prefix = [adapter.start, *translated.tokens[:step]]
         self.length = len(translated.reading.ids) + len(self.prefix)
-        self.written_text = translated.written.text
-        self.position = translated.written.places[step]
-        self.output_words = tuple(
-            name
-            for name, real in zip(translated.written.names, translated.written.is_word, strict=True)
-            if real
-        )
-        self.word = translated.written.called(self.position)
+        written = translated.written
+        self.written_text = written.text
+        self.position = written.places[step]
+        self.output_words = tuple(compress(written.names, written.is_word))
+        self.word = written.called(self.position)
         self._word_instead = word_instead
         self.instead = self.default_instead() if instead is None else instead
 
@@ -287,13 +285,11 @@ def choose(
     """
     unit = _unit(translated, word)
     first = _first(translated.written, unit)
-    if instead is None:
-        found = TranslationPrediction(translated, first)
-        found.note = _doubt(translated)
-        return found
-    step, other = _differing(translated, unit, instead)
+    step, other = (first, None) if instead is None else _differing(translated, unit, instead)
     found = TranslationPrediction(translated, step, other, instead)
     found.note = _doubt(translated)
+    if instead is None:
+        return found
     if step != first:
         common = translated.adapter.detokenize(translated.tokens[first:step])
         found.note = (
@@ -302,7 +298,7 @@ def choose(
     elif len(pieces := translated.adapter.encode_target(instead)) > 1:
         found.note = (
             f"{instead!r} is {len(pieces)} tokens; the words are compared at the first that "
-            f"differs, {found.spell(other)!r}."
+            f"differs, {found.spell(found.instead)!r}."
         )
     return found
 
