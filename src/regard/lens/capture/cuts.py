@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import product
 from operator import index
 from typing import SupportsIndex, cast
 
@@ -247,19 +248,11 @@ class _Cutter(Listener):
     ) -> None:
         """Mark links in `pairs`; those of all rows, or of all heads, at once."""
         every_row, every_head = row == _ALL, head == _ALL
-        for no_row in (True, False):
-            for no_head in (True, False):
-                some = (every_row == no_row) & (every_head == no_head)
-                if not some.any():
-                    continue
-                at_row = slice(None) if no_row else row[some]
-                at_head = slice(None) if no_head else head[some]
-                if no_row and not no_head:
-                    pairs[:, at_head, query[some], key[some]] = True
-                elif no_head and not no_row:
-                    pairs.swapaxes(1, 3)[at_row, key[some], query[some]] = True
-                else:
-                    pairs[at_row, at_head, query[some], key[some]] = True
+        for no_row, no_head in product((True, False), repeat=2):
+            some = (every_row == no_row) & (every_head == no_head)
+            at_row = slice(None) if no_row else row[some]
+            at_head = slice(None) if no_head else head[some]
+            pairs[at_row, at_head, query[some], key[some]] = True
 
     def _of(self, name: str, kind: str) -> _Links:
         """The links of a module, by its name or by its number among those of its kind."""
