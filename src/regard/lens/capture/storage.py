@@ -116,11 +116,7 @@ class StorageMap(Generic[T]):
         """The value for the storage of this tensor, if there is one."""
         if not self._entries or not isinstance(x, Tensor) or x.is_nested:
             return None
-        return self.by_memory(x.untyped_storage()._cdata)
-
-    def by_memory(self, memory: int) -> T | None:
-        """The value for this storage, if there is one."""
-        entry = self._entries.get(memory)
+        entry = self._entries.get(x.untyped_storage()._cdata)
         return None if entry is None or _expired(entry[0]) else entry[1]
 
     def pop(self, x: Tensor) -> T | None:
@@ -170,12 +166,8 @@ class KeyCache:
                 return False
         if first > self._first:
             drop = slice(0, first - self._first)
-            gone = [
-                None if one is None else one.tensor[:, :, drop].clone()
-                for one in (self._k, self._v)
-            ]
-            assert gone[1] is not None
-            self._gone.append((gone[0], gone[1]))
+            old_k = None if self._k is None else self._k.tensor[:, :, drop].clone()
+            self._gone.append((old_k, self._v.tensor[:, :, drop].clone()))
         self._set(k, v, first, end)
         return True
 
