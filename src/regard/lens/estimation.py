@@ -55,12 +55,12 @@ class Candidates:
     estimated: int
     """The number of all links that have any weight."""
 
-    def chosen(self, most: int, control: int, seed: int) -> tuple[list[Candidate], list[Candidate]]:
+    def chosen(self, most: int, control: int) -> tuple[list[Candidate], list[Candidate]]:
         """The strongest links, and a random sample of the others that have some weight."""
         order = self.effects.abs().argsort(descending=True, stable=True)
         rest = order[most:]
         others: list[int] = rest[self.attention[rest] >= LEAST].tolist()
-        sample = random.Random(seed).sample(others, min(control, len(others)))
+        sample = random.Random(0).sample(others, min(control, len(others)))
         return [self._at(i) for i in order[:most].tolist()], [self._at(i) for i in sample]
 
     def _at(self, i: int) -> Candidate:

@@ -33,13 +33,11 @@ NUMBERS = 2**18
 """The size of the keys and values kept for the six steps, in numbers."""
 
 
-def why(
-    prediction: Prediction, *, most: int, control: int, texts: bool = True, seed: int = 0
-) -> Why:
+def why(prediction: Prediction, *, most: int, control: int, texts: bool) -> Why:
     """Everything that `Lens.why` reports about a prediction."""
     prediction.every_place = most + control > 0
     found, step = estimate_links(prediction)
-    strongest, sample = found.chosen(most, control, seed)
+    strongest, sample = found.chosen(most, control)
     tried = [*strongest, *sample]
     measured = _measure(prediction, tried)
     links = [_link(prediction, one, m) for one, m in zip(tried, measured, strict=True)]
