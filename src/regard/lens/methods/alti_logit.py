@@ -61,8 +61,8 @@ def _directions(
         for residual in reversed(streams[i]):
             if residual.after:
                 if residual.feed_forward is not None:
-                    d = back_through_norm(residual.feed_forward, residual.feed_forward_input, d)
-                d = back_through_norm(residual.norm, residual.norm_input, d)
+                    d = back_through_norm(residual.feed_forward, residual.kept["feed_forward"], d)
+                d = back_through_norm(residual.norm, residual.kept["norm"], d)
             found.append(d)
     return [*reversed(found), d]
 

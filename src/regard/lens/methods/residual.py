@@ -34,6 +34,8 @@ class Residual:
     final: nn.Module | None = None
     """The norm at the end of the stack."""
     kept: dict[str, Tensor] = field(default_factory=dict)
+    """The recorded inputs of the norms, under their names above, and ``"mixed"``, the output of the
+    mixer."""
 
     def hooks(self) -> list[Any]:
         """Register hooks that record the inputs of the norms and the output of the mixer."""
@@ -56,29 +58,19 @@ class Residual:
         ]
         return [*handles, self.mixer.register_forward_hook(mixed)]
 
-    @property
-    def norm_input(self) -> Tensor:
-        return self.kept["norm"]
-
-    @property
-    def feed_forward_input(self) -> Tensor:
-        return self.kept["feed_forward"]
-
     def stream(
         self, name: str, run: BlockRun
     ) -> tuple[Float[Tensor, "n width"], Float[Tensor, "n width"], Linear]:
         """x, y = norm(x + attention), and the linear map of that norm for parts of the sum."""
-        mixed = self.kept["mixed"].reshape(self.norm_input.shape)
+        given = self.kept["norm"]  # x; post-norm: x + attention
+        mixed = self.kept["mixed"].reshape(given.shape)
         if not self.after:
-            x = self.norm_input
-            y = x + mixed
-            expected = self.kept["following"]
-            if not torch.allclose(y, expected, rtol=1e-3, atol=1e-3):
+            total = given + mixed
+            if not torch.allclose(total, self.kept["following"], rtol=1e-3, atol=1e-3):
                 raise unknown(name, run.module)
-            return x, y, lambda each, rows: each
-        total = self.norm_input
-        linear: Linear = lambda each, rows: scaled(self.norm, total[rows], each)  # noqa: E731
-        return total - mixed, frozen(name, self.norm, total), linear
+            return given, total, lambda each, rows: each
+        linear: Linear = lambda each, rows: scaled(self.norm, given[rows], each)  # noqa: E731
+        return given - mixed, frozen(name, self.norm, given), linear
 
 
 def residual_of(name: str, prediction: Prediction, run: BlockRun, sublayer: Sublayer) -> Residual:
