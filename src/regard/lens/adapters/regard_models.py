@@ -82,17 +82,15 @@ class RegardTranslator(TranslatorAdapter):
         return logits
 
     def generate(self, reading: Reading, last: Tensor) -> list[list[int]]:
-        sources, cut_loops = [reading.ids[:-1]] * len(last), self.translator.cut_loops
-        found = search(self.model, sources, Beam(BEAM), memory=last, cut_loops=cut_loops)
-        return [list(one[0].tokens) for one in found]
+        return self._search([reading] * len(last), last)
 
     def translate_all(self, readings: Sequence[Reading]) -> list[list[int]]:
-        found = search(
-            self.model,
-            [one.ids[:-1] for one in readings],
-            Beam(BEAM),
-            cut_loops=self.translator.cut_loops,
-        )
+        return self._search(readings)
+
+    def _search(self, readings: Sequence[Reading], memory: Tensor | None = None) -> list[list[int]]:
+        """The tokens of the best translation of each text, given the encoder's output if known."""
+        sources, cut_loops = [one.ids[:-1] for one in readings], self.translator.cut_loops
+        found = search(self.model, sources, Beam(BEAM), memory=memory, cut_loops=cut_loops)
         return [list(one[0].tokens) for one in found]
 
     def teacher_force(self, readings: Sequence[Reading], written: Sequence[Sequence[int]]) -> None:
