@@ -12,7 +12,7 @@ from regard.lens.ablation import Link, Progress, ablate_links, generate_without
 from regard.lens.analysis import Analysis
 from regard.lens.arguments import whole
 from regard.lens.estimation import head_norms, step_links
-from regard.lens.explanation import Effect, Explanation, shared
+from regard.lens.explanation import Effect, Explanation
 from regard.lens.measures import measure, top_ranked
 from regard.lens.methods import score
 from regard.lens.methods.norm import of_layers
@@ -121,7 +121,7 @@ def _ablate_heads(
     would be cut in all of them.
     """
     names = list(analysis.looks)
-    if shared(names):
+    if any("#" in name for name in names):  # layers that share a module, see `Seen.layers`
         return None, None
     layers, heads = attention.shape[:2]
     cells = [(n, h, i) for n in range(layers) for h in range(heads) for i in links]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -303,11 +302,6 @@ class Explanation:
         if self.probability is not None:
             ranked.insert(0, self.probability)
         return top_ranked(ranked, self._others, whole("table: n", n))
-
-
-def shared(layers: Iterable[str]) -> bool:
-    """Whether some of these layers share a module, by their names; see `Seen.layers`."""
-    return any("#" in name for name in layers)
 
 
 def turned(before: str, after: str) -> str:
