@@ -37,11 +37,11 @@ class Past:
         kept = tuple((k[:, :, :position], v[:, :, :position]) for k, v in self.layers)
         return Past(kept, position)
 
-    def inputs(self, rows: int) -> dict[str, Any]:
-        """The arguments with which a model continues so many equal rows."""
+    def inputs(self, ids: Tensor) -> dict[str, Any]:
+        """The arguments with which a model continues ids ``(rows, n)`` behind these tokens."""
         from transformers.cache_utils import DynamicCache
 
         cache = DynamicCache()
         for layer, (k, v) in enumerate(self.layers):
-            cache.update(k.expand(rows, -1, -1, -1), v.expand(rows, -1, -1, -1), layer)
-        return {"past_key_values": cache, "use_cache": True}
+            cache.update(k.expand(len(ids), -1, -1, -1), v.expand(len(ids), -1, -1, -1), layer)
+        return {"input_ids": ids[:, self.length :], "past_key_values": cache, "use_cache": True}

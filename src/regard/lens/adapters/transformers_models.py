@@ -139,7 +139,7 @@ class TransformersStack(_TransformersModel, StackAdapter):
         if self.kind == "causal":
             inputs["use_cache"] = False
         if past is not None and position is not None:
-            inputs |= {"input_ids": ids[:, past.length :], **past.inputs(len(ids))}
+            inputs |= past.inputs(ids)
             position -= past.length
         if self._keeps_logits and position is not None:
             inputs["logits_to_keep"] = torch.tensor([position], device=ids.device)
@@ -163,8 +163,7 @@ class TransformersStack(_TransformersModel, StackAdapter):
         if self._keeps_logits:
             inputs["logits_to_keep"] = 1
         if past is not None:
-            behind = inputs["input_ids"][:, past.length :]
-            inputs |= {"input_ids": behind, **past.inputs(len(behind))}
+            inputs |= past.inputs(inputs["input_ids"])
         found = self._run(inputs)
         if self.writes:
             # Some models have more between the last vectors and the logits than one matrix.
