@@ -122,13 +122,12 @@ class WrittenOut:
         if func in PROJECTIONS:
             session.origins.note(func, args, result)
         state: _State = session.state[self]
-        if state.chains:
-            chains = [c for x in _tensors(args) if (c := state.chains.get(x))]
-            chain = chains[0] if chains else None
-            if chain is not None and (func in MIXING or any(c is not chain for c in chains)):
+        if state.chains and (chains := [c for x in _tensors(args) if (c := state.chains.get(x))]):
+            chain = chains[0]
+            if func in MIXING or any(c is not chain for c in chains):
                 chain.sole = False
             made = result[0] if isinstance(result, tuple) else result
-            if chain is not None and isinstance(made, Tensor) and not made.is_nested:
+            if isinstance(made, Tensor) and not made.is_nested:
                 state.chains[made] = chain
         return result
 
@@ -157,9 +156,7 @@ class WrittenOut:
                 if not found:
                     state.chains[result] = chain  # heads were mixed
                 return result
-        if chain_a is not None or chain_b is not None:
-            mixed = chain_a or chain_b
-            assert mixed is not None
+        if mixed := chain_a or chain_b:
             mixed.sole = False
             state.chains[result] = mixed
         elif func is not _aten.mm.default or not self._has_parameter(session, state, a, b):
