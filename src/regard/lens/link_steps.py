@@ -100,24 +100,19 @@ def row_steps(prediction: Prediction, order: Sequence[int], numbers: int) -> Row
     heads, d, e = looks[0].q.shape[1], looks[0].q.shape[-1], looks[0].v.shape[-1]
     room = numbers // (len(looks) * heads * (d + e)) - 1
     words = sorted(order[: max(1, room)])
-    found: dict[str, list[Tensor]] = {
-        name: [] for name in ("k", "v", "product", "scaled", "weight")
-    }
+    parts = []
     for look in looks:
         group = look.q.shape[1] // look.k.shape[1]
         k, v = (one[0].float().repeat_interleave(group, 0) for one in (look.k, look.v))
         product, scaled, weight = (
             of(queries=row)[0, :, 0].float() for of in (look.compared, look.scores, look.weights)
         )
-        for name, values in zip(
-            found, _by_word(k, v, product, scaled, weight, keys, words), strict=True
-        ):
-            found[name].append(values)
+        parts.append(_by_word(k, v, product, scaled, weight, keys, words))
     return RowSteps(
-        words=tuple(words),
-        q=torch.stack([look.q[0, :, row].float() for look in looks]),
-        output=torch.stack([look.output[0, :, row].float() for look in looks]),
-        **{name: torch.stack(values) for name, values in found.items()},
+        tuple(words),
+        torch.stack([look.q[0, :, row].float() for look in looks]),
+        *(torch.stack(values) for values in zip(*parts, strict=True)),
+        torch.stack([look.output[0, :, row].float() for look in looks]),
     )
 
 
