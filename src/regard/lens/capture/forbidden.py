@@ -128,7 +128,11 @@ def _rows_of(call: Call, rows: tuple[int, ...]) -> Call:
     terms: list[Tensor | None] = []
     for block in (call.mask_block, call.bias_block):
         found = [block(slice(row, row + 1), slice(0, k)) for row in rows]
-        parts = [_with_all_axes(part, k) for part in found if part is not None]
+        parts = [
+            part.expand(np.broadcast_shapes(part.shape, (1, 1, 1, k)))  # all axes, all keys
+            for part in found
+            if part is not None
+        ]
         terms.append(torch.cat(parts, 2) if parts else None)
     mask, bias = terms
     return replace(
@@ -137,9 +141,3 @@ def _rows_of(call: Call, rows: tuple[int, ...]) -> Call:
         mask=None if mask is None else Dense(mask),
         bias=bias if bias is None or isinstance(call.bias, Tensor) else bias.to(call.work),
     )
-
-
-def _with_all_axes(term: Tensor, keys: int) -> Tensor:
-    """A row of a mask or bias with all four axes and all keys."""
-    term = term.reshape((1,) * (4 - term.dim()) + tuple(term.shape))
-    return term.expand(*term.shape[:3], keys)
