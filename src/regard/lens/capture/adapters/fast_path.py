@@ -70,7 +70,7 @@ def _without_forbidden(
     if place is None:
         return None
     session.needs_gradient(place)
-    forbidden = session.forbidden(place, inputs) if session.cuts else None
+    forbidden = session.forbidden(place, inputs)
     if forbidden is None:
         session.announce(place, inputs, None)
         return None

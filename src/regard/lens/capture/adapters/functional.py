@@ -56,7 +56,7 @@ class Functional:
         if place is None:
             return func(*args, **kwargs)
         calls: _Calls = session.state[self]
-        forbidden = session.forbidden(place, inputs) if session.cuts else None
+        forbidden = session.forbidden(place, inputs)
         mask, in_use = None, inputs.in_use()
         if forbidden is not None:
             mask = _without(inputs, forbidden.whole(inputs.sizes[2]).to(inputs.q.device))

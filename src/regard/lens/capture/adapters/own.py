@@ -33,7 +33,7 @@ class _Interceptor:
             return compute(call)
         if values_unavailable(call.q):
             raise OptionError(TRANSFORMED)
-        forbidden = session.forbidden(place, Prepared(call)) if session.cuts else None
+        forbidden = session.forbidden(place, Prepared(call))
         in_use = Prepared(call).in_use()
         with session.whole():
             if forbidden is None:
