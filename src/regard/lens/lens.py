@@ -28,6 +28,7 @@ from regard.lens.reading import read
 from regard.lens.results import Embedded, WatchedTranslation, Without
 from regard.lens.summary import Summary, summarise
 from regard.lens.verification import CONTROL, CUT, why
+from regard.lens.views import layers_of, measures_of
 from regard.lens.why import Why
 from regard.models import POCKET
 from regard.text.words import Words
@@ -328,8 +329,6 @@ class Lens:
             text: what the model reads, or the analysis of it.
             word: the written word, see `why`.
         """
-        from regard.lens.views import measures_of
-
         analysis = self._analysed(text)
         with self._computing():
             return measures_of(analysis.prediction(word, None))
@@ -359,8 +358,6 @@ class Lens:
             layers: whether the attention of all layers and all measures are included.
             links: whether the strongest links of all layers are cut as well, one at a time.
         """
-        from regard.lens.views import layers_of
-
         analysis = self._analysed(text)
         if word is None and self._adapter.kind == "encoder":
             own = [i for i, there in enumerate(analysis.reading.words.is_word) if there]
