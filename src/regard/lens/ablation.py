@@ -18,12 +18,11 @@ from regard.lens.adapters import Reading, TranslatorAdapter
 from regard.lens.analysis import Analysis
 from regard.lens.capture import Cut, cut
 from regard.lens.decoding import continue_draft
+from regard.lens.predictions.prediction import TOKENS
 from regard.lens.results import Without
 
 Progress = Callable[[int, int], object]
 """Called with the number of links cut so far, and of all."""
-BATCH = 8192
-"""Tokens that the model reads at once."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +179,6 @@ def _cuts(links: Sequence[Link], start: int = 0) -> list[Cut]:
 
 def _batches(links: Sequence[Link], tokens: int) -> Iterator[Sequence[Link]]:
     """The links in batches of rows of so many tokens each."""
-    size = max(1, BATCH // max(1, tokens))
+    size = max(1, TOKENS // max(1, tokens))
     for start in range(0, len(links), size):
         yield links[start : start + size]
