@@ -26,8 +26,8 @@ def score(prediction: Prediction, steps: int = STEPS) -> Float[Tensor, " units"]
     shares = (torch.arange(steps) + 0.5) / steps
     size = max(1, TOKENS // max(1, prediction.length))
     total: Tensor | None = None
-    for start in range(0, steps, size):
-        words, found = gradients(NAME, prediction, shares[start : start + size])
+    for part in torch.split(shares, size):
+        words, found = gradients(NAME, prediction, part)
         summed = found.sum(0)
         total = summed if total is None else total + summed
     assert total is not None

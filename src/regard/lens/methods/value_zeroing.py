@@ -67,9 +67,7 @@ def _distances(
     """1 − cosine of the output with and without the value of each key."""
     parts = sublayer.parts(slice(None)).transpose(0, 1)  # (k, q, width)
     found = []
-    size = max(1, TOKENS // base.shape[1])
-    for start in range(0, len(parts), size):
-        removed = parts[start : start + size]
+    for removed in torch.split(parts, max(1, TOKENS // base.shape[1])):
         with _subtracting(sublayer.mixer, removed):
             found.append(1 - F.cosine_similarity(run.rerun(len(removed)), base, dim=-1))
     return torch.cat(found).clamp(min=0).mT.to(parts)
