@@ -237,7 +237,7 @@ class Why:
             return (
                 f"No set of the {len(self.links)} strongest links was found that changes the word."
             )
-        links = "; ".join(f"{_marked(link)}" for link in self.flip.links[:3])
+        links = "; ".join(map(_marked, self.flip.links[:3]))
         more = len(self.flip.links) - 3
         rest = f"; and {more} more" if more > 0 else ""
         one = len(self.flip.links) == 1

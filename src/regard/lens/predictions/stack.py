@@ -265,8 +265,8 @@ def _longer(adapter: StackAdapter, words: Words, tokens: Sequence[int]) -> Words
     """The words of a text with some tokens behind it."""
     names = adapter.token_names(tokens)
     text, spans = words.text, list(words.spans)
-    for i in range(len(tokens)):
-        piece = adapter.detokenize(tokens[i : i + 1])
+    for token in tokens:
+        piece = adapter.detokenize([token])
         spans.append((len(text), len(text) + len(piece)))
         text += piece
     return Words(
