@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,7 +28,7 @@ class RecordFile:
             self._file: IO[bytes] = path.open("r+b" if old else "wb")
             kept = sum(len(line) + 1 for line in lines)
             self._file.truncate(kept)
-            self._file.seek(0, os.SEEK_END)
+            self._file.seek(kept)
             if not lines:
                 self._write(head)
         except OSError as error:
