@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -145,10 +146,7 @@ def summarise(
     records: Sequence[dict[str, Any]], model: str, data: str, names: Sequence[str]
 ) -> Judgement:
     """The judgement from what was found for each item."""
-    skipped: dict[str, int] = {}
-    for one in records:
-        if "skipped" in one:
-            skipped[one["skipped"]] = skipped.get(one["skipped"], 0) + 1
+    skipped = dict(Counter(one["skipped"] for one in records if "skipped" in one))
     judged = [one for one in records if "skipped" not in one]
     if not judged:
         raise OptionError(
