@@ -41,7 +41,6 @@ class JoinedLook(Look):
         lines = indices(queries, self._tops[-1], "queries")
         h = self.sizes[1]
         chosen = len(indices(heads, h, "heads"))
-        lead = self.output.shape[:-3] if self.output.dim() > 3 else ()
         size = self.sizes[0] * chosen * len(lines) * self._keys * self.output.element_size()
         if size > limit:
             raise MemoryLimitError(
@@ -64,7 +63,7 @@ class JoinedLook(Look):
             left = self._lefts[i]
             result[..., torch.tensor(at), left : left + self._widths[i]] = part
         if result is None:
-            return self.output.new_full((*lead, chosen, 0, self._keys), fill)
+            return self.output.new_full((*self.output.shape[:-3], chosen, 0, self._keys), fill)
         return result
 
     @property
