@@ -46,15 +46,10 @@ class Residual:
         def mixed(module: nn.Module, inputs: Any, output: Any) -> None:
             self.kept["mixed"] = first(output)[0].detach()
 
-        watched = {
-            "norm": self.norm,
-            "following": self.following,
-            "feed_forward": self.feed_forward,
-        }
         handles = [
             module.register_forward_hook(partial(keep, name))
-            for name, module in watched.items()
-            if module is not None
+            for name in ("norm", "following", "feed_forward")
+            if (module := getattr(self, name)) is not None
         ]
         return [*handles, self.mixer.register_forward_hook(mixed)]
 
