@@ -38,16 +38,14 @@ JOB = "_job.json"
 Row = dict[str, Any]
 
 
-def explain_row(lens: Lens, row: Row, most: int | None) -> Row:
+def explain_row(lens: Lens, row: Row, **options: Any) -> Row:
     """What a word attends to, by four measures: a number for each word of the text."""
-    options: Any = {} if most is None else {"most": most}
     found = lens.explain(row["text"], row["word"], **options)
     return {"words": list(found.names), **{n: found.scores(n).tolist() for n in SCORES}}
 
 
-def why_row(lens: Lens, row: Row, most: int | None) -> Row:
+def why_row(lens: Lens, row: Row, **options: Any) -> Row:
     """The words and the strongest links that a written word depends on."""
-    options: Any = {} if most is None else {"most": most}
     text = row["analysis"] or row["text"]
     found = lens.why(
         text, row.get("word"), instead=row.get("instead"), control=1, texts=False, **options
@@ -58,7 +56,7 @@ def why_row(lens: Lens, row: Row, most: int | None) -> Row:
     return {**own, "chosen": found.word, "words": words, "links": links}
 
 
-def embed_row(lens: Lens, row: Row, most: int | None) -> Row:
+def embed_row(lens: Lens, row: Row, **options: Any) -> Row:
     """The vector of the text: the mean of its words' vectors in the last layer."""
     return {"vector": lens.embed(row["text"]).sentence().tolist()}
 
@@ -71,7 +69,7 @@ LINKS = {
     **dict.fromkeys(("attention", "effect", "cut"), "float"),
 }
 COMMON = {"row": "int64", "text": "string", "word": "string", "error": "string"}
-QUESTIONS: dict[str, tuple[Callable[[Lens, Row, int | None], Row], dict[str, Any], set[str]]] = {
+QUESTIONS: dict[str, tuple[Callable[..., Row], dict[str, Any], set[str]]] = {
     "explain": (
         explain_row,
         {"words": ["string"], **{name: ["float"] for name in SCORES}},
@@ -161,7 +159,8 @@ class Job:
                 raise OptionError(f"word is {type(word).__name__}, expected a string")
             own["word"] = None if word is None else str(word)
             asked = {**row, "text": text, "word": word, "analysis": ahead.get(text)}
-            found = answer(self._lens[0], asked, self.most)
+            options: dict[str, int] = {} if self.most is None else {"most": self.most}
+            found = answer(self._lens[0], asked, **options)
             return {**found, **own}
         except (OptionError, WordError) as error:
             return {**own, "error": str(error)}
