@@ -60,13 +60,10 @@ def judge(
     kept = None if target is None else target.with_name(f"{target.name}.items.jsonl")
     with nullcontext() if kept is None else RecordFile(kept, run) as file:
         records: list[dict[str, Any]] = [] if file is None else file.records
+        add = records.append if file is None else file.add
         for item in items[len(records) :]:
             progress(len(records), len(items))
-            found = evaluate(lens, item, chosen)
-            if file is None:
-                records.append(found)
-            else:
-                file.add(found)
+            add(evaluate(lens, item, chosen))
         progress(len(records), len(items))
     judgement = summarise(records, called, source, names)
     if target is not None:
