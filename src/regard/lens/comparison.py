@@ -162,11 +162,10 @@ def _neighbours(
 ) -> list[list[Neighbour]]:
     """The nearest words of these texts to each vector, each word once."""
     found: list[dict[str, Neighbour]] = [{} for _ in vectors]
+    wanted = torch.stack(list(vectors)).unsqueeze(1)
     for text, embedded in zip(among, lens.embed_all(among), strict=True):
         names, real = embedded.words.names, embedded.words.is_word
-        near = F.cosine_similarity(
-            torch.stack(list(vectors)).unsqueeze(1), embedded.vectors[-1].unsqueeze(0), dim=-1
-        )
+        near = F.cosine_similarity(wanted, embedded.vectors[-1], dim=-1)
         for best, row in zip(found, near.tolist(), strict=True):
             for name, cosine, there in zip(names, row, real, strict=True):
                 if there and (name not in best or best[name].cosine < cosine):
