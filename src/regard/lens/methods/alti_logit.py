@@ -110,13 +110,13 @@ def _add_up(
                 continue
             if mixed is None:
                 mixed = x.new_zeros(len(x), len(encoded)) if encoded is not None else _eye(x)
-            keys = encoded if sublayer.site.place == "cross" else mixed
+            cross = sublayer.site.place == "cross"
+            keys = encoded if cross else mixed
             assert keys is not None
             d = next(remaining)
             rows = d.abs().amax(-1).nonzero().flatten().tolist()
             brought = torch.einsum("qw,qkw->qk", d[rows], sublayer.parts(rows)).sum(0) @ keys
             total = brought if total is None else total + brought
-            cross = sublayer.site.place == "cross"
             share = _mixture(sublayer.parts, x, y, after, apart=cross)
             mixed = share[:, -1:] * mixed + share[:, :-1] @ keys if cross else share @ keys
     assert total is not None
