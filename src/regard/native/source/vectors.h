@@ -172,12 +172,6 @@ static inline Vector maxima(Vector x[LANES])
     return x[0];
 }
 
-/* The log-sum-exp of numbers, from their maximum and the sum of exp(number - maximum). */
-static inline float log_sum(float highest, float total)
-{
-    return total == 0.0f ? -INFINITY : highest == INFINITY ? INFINITY : highest + logf(total);
-}
-
 static inline float largest(Vector x)
 {
     x = larger(x, __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
