@@ -37,17 +37,15 @@ template <typename Task> void share_out(int64_t tasks, int64_t threads, const Ta
     });
 }
 
-static Tensor empty(std::initializer_list<int64_t> sizes, ScalarType dtype)
+static Tensor empty(const std::vector<int64_t> &shape, ScalarType dtype)
 {
-    std::vector<int64_t> shape(sizes);
     return torch::stable::empty(
         torch::headeronly::IntHeaderOnlyArrayRef(shape.data(), shape.size()), dtype);
 }
 
 static Tensor zeros(const std::vector<int64_t> &shape)
 {
-    Tensor x = torch::stable::empty(
-        torch::headeronly::IntHeaderOnlyArrayRef(shape.data(), shape.size()), ScalarType::Float);
+    Tensor x = empty(shape, ScalarType::Float);
     return torch::stable::zero_(x);
 }
 
@@ -170,17 +168,16 @@ std::tuple<Tensor, Tensor, Tensor> attend(
     Problem of = problem(q, k, v, scale, softcap, low, high, first, last, mask, bias, relative, dropout, seed);
     const Sizes &size = of.size;
     Tensor output = side_by_side(size.b, size.h, size.n, size.e, q.scalar_type());
-    Tensor sums[2] = {
-        empty({size.b, size.h, size.n}, ScalarType::Float),
-        empty({size.b, size.h, size.n}, ScalarType::Float)};
+    Tensor highest = empty({size.b, size.h, size.n}, ScalarType::Float);
+    Tensor total = empty({size.b, size.h, size.n}, ScalarType::Float);
     with_type(q.scalar_type(), [&](auto *typed) {
         typedef std::remove_pointer_t<decltype(typed)> T;
         Tensors<T> x = {
             rows<const T>(q), rows<const T>(k), rows<const T>(v), rows<T>(output),
-            (float *)sums[0].data_ptr(), (float *)sums[1].data_ptr()};
+            (float *)highest.data_ptr(), (float *)total.data_ptr()};
         attend_any<T>(of, x, torch::stable::get_num_threads());
     });
-    return {output, sums[0], sums[1]};
+    return {output, highest, total};
 }
 
 /* The gradients of q, k and v; of the bias (b, h, n, m) and the relative bias (h, n + m - 1) if they are
@@ -240,22 +237,22 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> statistics(
     Problem of = problem(q, k, k, scale, softcap, low, high, first, last, mask, bias, relative, 0, {});
     const Sizes &size = of.size;
     STD_TORCH_CHECK(count >= 0, "count must not be negative");
-    Tensor found[3] = {empty({size.b, size.h, size.n}, ScalarType::Float),
-                       empty({size.b, size.h, size.n}, ScalarType::Float),
-                       empty({size.b, size.h, size.n}, ScalarType::Float)};
+    Tensor highest = empty({size.b, size.h, size.n}, ScalarType::Float);
+    Tensor total = empty({size.b, size.h, size.n}, ScalarType::Float);
+    Tensor entropy = empty({size.b, size.h, size.n}, ScalarType::Float);
     Tensor scores = empty({size.b, size.h, size.n, count}, ScalarType::Float);
     Tensor keys = empty({size.b, size.h, size.n, count}, ScalarType::Long);
-    Statistics into = {(float *)found[2].data_ptr(), count, (float *)scores.data_ptr(),
+    Statistics into = {(float *)entropy.data_ptr(), count, (float *)scores.data_ptr(),
                        (int64_t *)keys.data_ptr()};
     std::fill(into.scores, into.scores + scores.numel(), -INFINITY);
     std::fill(into.keys, into.keys + keys.numel(), -1);
     with_type(q.scalar_type(), [&](auto *typed) {
         typedef std::remove_pointer_t<decltype(typed)> T;
         Tensors<T> x = {rows<const T>(q), rows<const T>(k), rows<const T>(k), {NULL, 0, 0, 0},
-                        (float *)found[0].data_ptr(), (float *)found[1].data_ptr()};
+                        (float *)highest.data_ptr(), (float *)total.data_ptr()};
         attend_all(of, x, torch::stable::get_num_threads(), &into);
     });
-    return {found[0], found[1], found[2], scores, keys};
+    return {highest, total, entropy, scores, keys};
 }
 
 /* Contiguous float32 on the CPU. */
