@@ -14,11 +14,15 @@ constexpr int PANEL = WIDE * LANES;
 
 static inline int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 
-/* The sums over k < depth of a[r * ROW + k * STEP] * b[k * LANES * W + c * LANES ...]. */
+/* y = keep[r] * y + the product of a tile of a with a panel of b; overwrites y where keep is NULL.
+ * The product is the sums over k < depth of a[r * ROW + k * STEP] * b[k * LANES * W + c * LANES ...];
+ * y has a row every `row` floats.
+ */
 template <int R, int W, int64_t ROW, int64_t STEP>
-static inline __attribute__((always_inline)) void multiply_tile(
-    const float *a, const float *b, int64_t depth, Vector (&sums)[R][W])
+static void multiply_panel(
+    const float *a, const float *b, int64_t depth, const float *keep, float *y, int64_t row)
 {
+    Vector sums[R][W] = {};
     for (int64_t k = 0; k < depth; k++, a += STEP, b += W * LANES) {
         Vector columns[W];
 #pragma GCC unroll 2
@@ -30,17 +34,6 @@ static inline __attribute__((always_inline)) void multiply_tile(
             for (int c = 0; c < W; c++)
                 sums[r][c] += a[r * ROW] * columns[c];
     }
-}
-
-/* y = keep[r] * y + the product of a tile of a with a panel of b; overwrites y where keep is NULL.
- * y has a row every `row` floats.
- */
-template <int R, int W, int64_t ROW, int64_t STEP>
-static void multiply_panel(
-    const float *a, const float *b, int64_t depth, const float *keep, float *y, int64_t row)
-{
-    Vector sums[R][W] = {};
-    multiply_tile<R, W, ROW, STEP>(a, b, depth, sums);
 #pragma GCC unroll 12
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 2
