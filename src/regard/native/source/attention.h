@@ -58,7 +58,7 @@ struct Packed {
 
 template <typename T> struct Tensors {
     Rows<const T> q, k, v;
-    Rows<T> output; /* of which the backward pass reads a constant one */
+    Rows<T> output; /* not used for statistics and gradients */
     float *highest, *total; /* (b, h, n): largest score, sum of exp(score - largest); or NULL */
 };
 

@@ -66,8 +66,7 @@ struct GradientBlock {
 
 template <typename T>
 static void start(
-    const Problem &of, const Tensors<const T> &x, const Gradients<T> &y, int64_t b,
-    GradientBlock &block)
+    const Problem &of, const Tensors<T> &x, const Gradients<T> &y, int64_t b, GradientBlock &block)
 {
     const Sizes &size = of.size;
     int64_t whole = round_up(block.rows, ROWS), place = (b * size.h + block.h) * size.n + block.first;
@@ -234,7 +233,7 @@ static void write(const float *sums, int64_t wide, int64_t rows, int64_t width, 
  */
 template <typename T>
 static void backward_all(
-    const Problem &of, const Tensors<const T> &x, const Gradients<T> &y, int64_t threads, int64_t chunks)
+    const Problem &of, const Tensors<T> &x, const Gradients<T> &y, int64_t threads, int64_t chunks)
 {
     const Sizes &size = of.size;
     threads = threads_for(of, threads);

@@ -210,8 +210,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> attend_backward(
         ? std::vector{chunks * size.b, size.h, size.n + size.m - 1} : std::vector<int64_t>{0});
     with_type(dtype, [&](auto *typed) {
         typedef std::remove_pointer_t<decltype(typed)> T;
-        Tensors<const T> x = {rows<const T>(q), rows<const T>(k), rows<const T>(v), {NULL, 0, 0, 0},
-                              (float *)highest.data_ptr(), (float *)total.data_ptr()};
+        Tensors<T> x = {rows<const T>(q), rows<const T>(k), rows<const T>(v), {NULL, 0, 0, 0},
+                        (float *)highest.data_ptr(), (float *)total.data_ptr()};
         Gradients<T> y = {
             rows<const T>(grad), rows<const T>(output),
             grad_total ? (const float *)grad_total->data_ptr() : NULL, rows<T>(dq), rows<T>(dk),
