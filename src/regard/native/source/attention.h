@@ -14,7 +14,7 @@
 
 #include "problem.h"
 
-/* Becomes a MemoryError of Python. */
+/* Raised in Python as a MemoryError. */
 class NoMemory : public std::bad_alloc {
     std::string message;
 
@@ -72,7 +72,7 @@ struct Statistics {
     int64_t *keys;
 };
 
-/* A block of queries, and what is known of its rows so far. */
+/* A block of queries, and the running maxima and sums of its rows. */
 struct QueryBlock {
     int64_t b, h, first, rows;
     float *queries; /* (QUERIES, STRIDE), scaled */
@@ -127,7 +127,7 @@ static void start(const Problem &of, const Tensors<T> &x, QueryBlock &block)
     }
 }
 
-/* The largest scores of a row so far, with one more vector of them. */
+/* Inserts a vector of scores into the largest ones of its row. */
 static inline void insert(const Statistics &of, int64_t row, int64_t j, Vector s)
 {
     float *scores = of.scores + row * of.count;
@@ -145,8 +145,8 @@ static inline void insert(const Statistics &of, int64_t row, int64_t j, Vector s
     }
 }
 
-/* The scores at x of a tile with the keys [from, to) become exp(score - highest), and what is known of
- * its rows is brought up to date. keep becomes what earlier sums are to be multiplied by.
+/* Turns the scores at x of a tile with the keys [from, to) into exp(score - highest), and updates the
+ * maxima and sums of its rows. keep receives the factors by which earlier sums are to be multiplied.
  */
 template <bool plain, bool counted>
 static void soften(
@@ -164,7 +164,7 @@ static void soften(
         lanes[r] = make_scores<plain>(of, block.b, block.h, i, seen, x + r * STRIDE, from, to, NULL);
     }
     Vector most = larger(maxima(lanes), before);
-    Vector least = most == -INFINITY ? all(0.0f) : most; /* nothing to see: all exponentials are 0 */
+    Vector least = most == -INFINITY ? all(0.0f) : most; /* no key visible: all exponentials are 0 */
     store(shift, least), store(highest, most);
     store(keep, exponential(before - least));
     for (int64_t r = 0; r < LANES; r++)
@@ -234,7 +234,7 @@ static void attend_block(
         }
 }
 
-/* Writes what a block has come to. */
+/* Writes the results of a block. */
 template <typename T>
 static void finish(
     const Problem &of, const Tensors<T> &x, const QueryBlock &block, const Statistics *statistics)
@@ -258,12 +258,12 @@ static void finish(
     }
 }
 
-/* Runs task(index, thread) for every index, on as many threads as pay. */
+/* Runs task(index, thread) for every index below `tasks`, on up to `threads` threads. */
 template <typename Task> void share_out(int64_t tasks, int64_t threads, const Task &task);
 
-constexpr int64_t ALONE = 1 << 20; /* multiplications that one thread does sooner than two */
+constexpr int64_t ALONE = 1 << 20; /* multiplications below which one thread is the fastest */
 
-/* How many threads a number of multiplications is worth. */
+/* The number of threads to use: one where there is little to compute. */
 static int64_t threads_for(const Problem &of, int64_t threads)
 {
     const Sizes &size = of.size;
@@ -271,7 +271,7 @@ static int64_t threads_for(const Problem &of, int64_t threads)
     return pairs < ALONE ? 1 : threads;
 }
 
-/* Computes all of it, sharing out key heads, or, where these are few, blocks of queries. */
+/* Attention of all queries. Threads share the key heads or, where these are few, blocks of queries. */
 template <typename T>
 static void attend_all(
     const Problem &of, const Tensors<T> &x, int64_t threads, const Statistics *statistics)

@@ -1,11 +1,12 @@
 /* The gradients of attention, with the weights computed again: from each row's maximum and sum, or, where
- * its keys are all in one block, from its scores, so that they sum up to 1 as exactly as can be.
+ * its keys are all in one block, from its scores, so that they sum to 1 as exactly as possible.
  *
  *     weights = exp(scores - highest) / total      towards = grad v'
  *     slopes = weights * (towards - level)         level = weights . towards - grad_total * total
  *     dq = scale slopes k      dk = scale slopes' q      dv = weights' grad
  *
- * where ' transposes, and weights . towards is grad . output. Of a pair of a block of queries and a block of keys, weights and slopes are held.
+ * where ' transposes, and weights . towards is grad . output. Weights and slopes are held for one block
+ * of queries and one block of keys at a time.
  */
 #pragma once
 
@@ -168,7 +169,7 @@ static inline void clear(
         }
 }
 
-/* What a block of queries gives to the gradients of its own, and of the keys and values it sees. */
+/* Adds the contribution of a block of queries to its gradients and those of the keys and values it sees. */
 template <typename T>
 static void backward_block(
     const Problem &of, const Gradients<T> &y, const Unit &unit, GradientBlock &block, float *relative)
@@ -228,7 +229,7 @@ static void write(const float *sums, int64_t wide, int64_t rows, int64_t width, 
             store(y + i * row + j, load(sums + i * wide + j) * scale, width - j);
 }
 
-/* All gradients. Key heads are shared out; where these are fewer than threads, each is cut into chunks of
+/* All gradients. Threads share the key heads; where these are fewer than threads, each is cut into chunks of
  * queries, whose sums for keys and values are then added up in order.
  */
 template <typename T>

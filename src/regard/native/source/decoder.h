@@ -31,7 +31,7 @@ struct Affine {
     const float *scales; /* of columns in int8, else NULL */
 };
 
-/* A block of a decoder, and what it has read. */
+/* A block of a decoder, and its cached keys and values. */
 struct Block {
     Affine attention_norm, projections, combination;
     Affine cross_norm, queries, cross_combination;
@@ -47,9 +47,9 @@ struct Decoder {
     const Block *blocks;
 };
 
-/* One step of a decoder: x (b, n, width) becomes what its blocks make of it, beside `length` words
- * that they have read and a memory of m sentences of s words. The keys and values of x are written
- * behind those words. scratch holds rows * (2 * width + the wider of projections and inner).
+/* One step of a decoder: x (b, n, width) becomes the output of its blocks, which attend to `length`
+ * cached words and a memory of m sentences of s words. The keys and values of x are written behind
+ * those words. scratch holds rows * (2 * width + the wider of projections and inner).
  */
 static void decode(
     const Decoder *of, int64_t b, int64_t n, int64_t length, int64_t m, int64_t s,

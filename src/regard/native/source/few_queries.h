@@ -1,11 +1,11 @@
-/* Attention of few queries, as in decoding: keys and values are read where they lie, once for each
- * query, and those that it does not see are not read at all.
+/* Attention of few queries, as in decoding: keys and values are read in place, once for each query,
+ * and those that it does not see are not read at all.
  */
 #pragma once
 
 #include "attention.h"
 
-constexpr int64_t FEW = 8, FEW_KEYS = 512; /* up to so many queries of so many keys */
+constexpr int64_t FEW = 8, FEW_KEYS = 512; /* the most queries, and keys, for which this pays */
 
 static inline bool is_few(const Problem &of)
 {
@@ -74,7 +74,7 @@ static inline int64_t list_keys(const Problem &of, int64_t b, int64_t h, int64_t
         count += mask ? mask[j] != 0 : 1;
     }
     for (int64_t j = count; j % LANES; j++)
-        seen[j] = 0; /* read, and then forgotten */
+        seen[j] = 0; /* read, but not used */
     return count;
 }
 
@@ -111,7 +111,7 @@ static void attend_few(const Problem &of, const Tensors<float> &x, int64_t threa
     });
 }
 
-/* Attention by whichever of the two ways is meant for its sizes. */
+/* Attention by the one of the two methods that is meant for its sizes. */
 template <typename T>
 static void attend_any(const Problem &of, const Tensors<T> &x, int64_t threads)
 {

@@ -1,5 +1,6 @@
-/* Products in 8 bits: rows quantised on the way by their largest element, weights by column beforehand,
- * sums exact in 32 bits. Integer sums do not depend on their order, so every path gives the same bits.
+/* Products in 8 bits: rows are quantised on the fly by their largest element, weights beforehand by
+ * column; sums are exact in 32 bits, and integer sums do not depend on their order, so every path gives
+ * the same bits.
  */
 #pragma once
 
@@ -80,10 +81,10 @@ static inline float quantise(const float *x, int64_t depth, int8_t *y, int32_t *
     for (int64_t i = 0; i < depth; i += LANES) {
         Vector part = load(x + i, depth - i);
         highest = larger(part < 0.0f ? -part : part, highest);
-        poison += part * 0.0f; /* NaN where the row is not finite, which must not get lost */
+        poison += part * 0.0f; /* NaN if the row is not finite, which must not get lost */
     }
     float most = largest(highest) + sum(poison);
-    if (!(most > 1e-36f)) { /* as good as zero, or not finite: the scale alone tells */
+    if (!(most > 1e-36f)) { /* practically zero, or not finite: the scale alone says so */
         memset(y, 0, depth);
         *offset = 0;
         return most;
@@ -105,7 +106,7 @@ static inline float quantise(const float *x, int64_t depth, int8_t *y, int32_t *
     return most / 127.0f;
 }
 
-/* x (rows, depth) times w (depth, columns) in 8 bits, and what follows on it, into y. */
+/* x (rows, depth) times w (depth, columns) in 8 bits, and what follows, into y. */
 static void multiply_by_panels(
     const float *x, int64_t rows, int64_t depth, const Int8Panels &panels, int64_t columns,
     const Then &then, float *y)

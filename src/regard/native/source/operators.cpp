@@ -148,7 +148,7 @@ static Problem problem(
         number, (uint32_t)(dropout * 4294967296.0), (float)(1 / (1 - dropout))};
 }
 
-/* Calls run with a pointer of the type that a dtype stands for. */
+/* Calls run with a null pointer to the type of a dtype. */
 template <typename Run> static void with_type(ScalarType dtype, const Run &run)
 {
     dtype == ScalarType::Float ? run((float *)NULL) : run((BFloat16 *)NULL);
@@ -255,7 +255,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> statistics(
     return {highest, total, entropy, scores, keys};
 }
 
-/* Contiguous float32 on the CPU. */
+/* The data of a tensor; raises unless it is `count` contiguous float32 on the CPU. */
 static const float *floats(const char *name, const Tensor &x, int64_t count)
 {
     STD_TORCH_CHECK(

@@ -5,7 +5,7 @@
 
 #include "vectors.h"
 
-/* What follows on a product: a bias, rectification, and all of it added to something, if given. */
+/* What follows a product: a bias, ReLU, and numbers that all of it is added to, if given. */
 struct Then {
     const float *bias;
     bool relu;
@@ -18,10 +18,10 @@ template <typename Number> struct Matrix {
     int64_t row;
 };
 
-/* So many products are added up at a time: the longer a sum, the more of its last digits are lost. */
+/* The number of products summed at a time: the longer a sum, the more of its last digits are lost. */
 #define AT_ONCE 128
 
-/* What follows on sixteen sums, in row r and vector c of a tile. */
+/* Applies what follows to sixteen sums, in row r and vector c of a tile, and stores them in y. */
 static inline __attribute__((always_inline)) void finish(
     Vector z, const Then &then, int r, int c, Matrix<float> y)
 {
@@ -95,7 +95,7 @@ static inline void multiply_by_panel(
         multiply_by_columns<1>(x, rows, depth, w, then, y);
 }
 
-/* x (rows, depth) times w (depth, columns), and what follows on it, into y, all contiguous. w lies in
+/* x (rows, depth) times w (depth, columns), and what follows, into y, all contiguous. w lies in
  * panels: 32 columns of all rows, then the next 32; columns are a multiple of 16.
  */
 template <typename Unit>
