@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int8, UInt8
 from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map_only
 
 from regard.native.library import loaded
 from regard.native.products import PANEL
@@ -63,14 +63,11 @@ class Int8Matrix(Tensor):
     def panels(self) -> UInt8[Tensor, "rc"]:
         """The integers plus 128 in the panel layout of ``regard::affine_int8``, cached."""
         if self.axis not in self._packed:
-            self._packed[self.axis] = self._panels()
+            shifted = (self.whole.to(torch.int16) + 128).to(torch.uint8)
+            parts = torch.split(shifted, PANEL, 1)
+            quads = (part.reshape(-1, 4, part.shape[1]).transpose(1, 2) for part in parts)
+            self._packed[self.axis] = torch.cat([part.reshape(-1) for part in quads])
         return self._packed[self.axis]
-
-    def _panels(self) -> UInt8[Tensor, "rc"]:
-        shifted = (self.whole.to(torch.int16) + 128).to(torch.uint8)
-        parts = torch.split(shifted, PANEL, 1)
-        quads = (part.reshape(-1, 4, part.shape[1]).transpose(1, 2) for part in parts)
-        return torch.cat([part.reshape(-1) for part in quads])
 
     @property
     def multiplies(self) -> bool:
@@ -82,7 +79,10 @@ class Int8Matrix(Tensor):
         return f"Int8Matrix({tuple(self.shape)}, a scale per {('row', 'column')[self.axis]})"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Int8Matrix:
-        return _like(self, self.whole.clone(), self.scales.clone(), self.axis)
+        made = Int8Matrix(self.whole.clone(), self.scales.clone(), self.axis)
+        if getattr(self, "_is_param", False):  # stays a parameter
+            made._is_param = True
+        return made
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
@@ -93,26 +93,14 @@ class Int8Matrix(Tensor):
         made = _kept(func, args, kwargs or {})
         if made is not None:
             return made
-        args, kwargs = tree_map(_values, (args, kwargs or {}))
+        args, kwargs = tree_map_only(Int8Matrix, Int8Matrix.values, (args, kwargs or {}))
         return func(*args, **kwargs)
-
-
-def _values(x: Any) -> Any:
-    return x.values() if isinstance(x, Int8Matrix) else x
 
 
 def _view(old: Int8Matrix, whole: Tensor, axis: int) -> Int8Matrix:
     """A view of the matrix that shares its scales and cached panels."""
     made = Int8Matrix(whole, old.scales, axis)
     made._packed = old._packed
-    return made
-
-
-def _like(old: Int8Matrix, whole: Tensor, scales: Tensor, axis: int) -> Int8Matrix:
-    """A new matrix, marked as a parameter if the old one is."""
-    made = Int8Matrix(whole, scales, axis)
-    if getattr(old, "_is_param", False):
-        made._is_param = True
     return made
 
 
