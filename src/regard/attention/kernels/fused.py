@@ -28,6 +28,7 @@ from regard.attention.call import (
 )
 from regard.attention.masks import Both, Causal, Dense, Mask
 from regard.attention.scores import DotScore
+from regard.native.decoder import all_axes
 
 _FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 
@@ -68,7 +69,7 @@ def supports(call: Call) -> str | None:
     if call.sink is not None and call.needs_grad:
         return "its log-sum-exp has no gradient, which a sink needs"
     causal, rest = _without_causal(call)
-    if not all(_written(part) for part in rest):
+    if not all(part.keys_only or isinstance(part, Dense) for part in rest):
         return f"the mask {call.mask!r} would have to be materialized, queries × keys"
     if causal and call.factor is not None and not call.factor > 0:
         return f"its causal mask fails at a scale of {call.factor:g}, which is not positive"
@@ -94,7 +95,7 @@ def run(
     output, sums = _FLASH(
         q, k, v, 0.0, causal, attn_mask=_additive(call, rest), scale=reduced.factor
     )
-    if v is not call.v and v.shape[-1] != width:
+    if v.shape[-1] != width:
         output = output[..., :width]
     output, sums = _repaired(call, output, sums)
     if call.needs_grad and _large(sums, LARGE[v.dtype]):
@@ -129,27 +130,16 @@ def _parts(mask: Mask) -> list[Mask]:
     return [mask]
 
 
-def _written(mask: Mask) -> bool:
-    """Whether the mask is a tensor already, or a single row."""
-    return mask.keys_only or isinstance(mask, Dense)
-
-
 def _additive(call: Call, masks: list[Mask]) -> Float[Tensor, "#b #h #q k"] | None:
     """Mask and bias as the one additive term that the operation takes."""
     _, _, q, k = call.sizes
-    bias = None
-    if call.bias is not None:
-        bias = call.bias_block(*call.whole())
+    bias = call.bias_block(*call.whole())
     for mask in masks:
         seen = mask.block(slice(0, q), slice(0, k), q, k, call.q.device)
         if bias is None:
             bias = torch.zeros(seen.shape, device=call.q.device)
         bias = torch.where(seen, bias, -torch.inf)
-    if bias is None:
-        return None
-    bias = bias.detach().to(call.v.dtype)
-    bias = bias.reshape((1,) * (4 - bias.dim()) + tuple(bias.shape))
-    return bias.expand(*bias.shape[:3], k)
+    return None if bias is None else all_axes(bias.detach().to(call.v.dtype), k)
 
 
 def _large(logsumexp: Tensor, limit: float) -> bool:
