@@ -277,6 +277,11 @@ def masked_logsumexp(scores: Float[Tensor, "*bh q k"]) -> Float[Tensor, "*bh q"]
     return sums.masked_fill(nothing.squeeze(-1), -torch.inf)
 
 
+def shift(level: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
+    """What to subtract from scores: +inf, and so weight 0, in rows without a key."""
+    return level.masked_fill(level == -torch.inf, torch.inf)
+
+
 def values_unavailable(*tensors: Tensor) -> bool:
     """Whether elements cannot be read: while tracing, and for meta, fake or functorch tensors."""
     return torch.compiler.is_compiling() or any(map(_without_data, tensors))

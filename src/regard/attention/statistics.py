@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from regard.attention.call import Call, Span
+from regard.attention.call import Call, Span, shift
 from regard.attention.kernels import native, select
 
 HEIGHT, WIDTH, SPAN = 128, 64, 2**22
@@ -57,7 +57,8 @@ class WeightStatistics:
         """The n largest weights of each query and their keys; weight 0 and key -1 if fewer."""
         known = self._native(n)
         if known is not None:
-            weights = torch.exp(known.scores - _shift(known.highest)) / known.total.unsqueeze(-1)
+            exps = torch.exp(known.scores - shift(known.highest).unsqueeze(-1))
+            weights = exps / known.total.unsqueeze(-1)
             return weights.masked_fill(known.keys < 0, 0.0)[..., :n], known.keys[..., :n]
         call = self._call.reduced()
         sizes = (*call.sizes[:3], n)
@@ -141,7 +142,7 @@ class WeightStatistics:
             highest = torch.maximum(highest, self._sink)
             total += torch.exp(self._sink - highest)
         for rows, _, scores in _score_blocks(call):
-            total[:, :, rows] += (scores - _shift(highest[:, :, rows])).exp_().sum(-1)
+            total[:, :, rows] += (scores - shift(highest[:, :, rows, None])).exp_().sum(-1)
         return highest, total.log_().masked_fill_(highest == -torch.inf, 0.0)
 
     def _log_weights(
@@ -149,9 +150,9 @@ class WeightStatistics:
     ) -> Float[Tensor, "b h r c"]:
         """The logarithms of the weights that belong to these scores."""
         if self._large is None:
-            return scores - _shift(self.logsumexp[:, :, rows])
-        highest, rest = (x[:, :, rows] for x in self._large)
-        return scores - _shift(highest) - rest.unsqueeze(-1)
+            return scores - shift(self.logsumexp[:, :, rows, None])
+        highest, rest = (x[:, :, rows, None] for x in self._large)
+        return scores - shift(highest) - rest
 
 
 def _blocks(call: Call) -> Iterator[tuple[slice, list[Span]]]:
@@ -189,8 +190,3 @@ def _top_of(
     at = torch.cat([at, rest], -1)
     found, order = scores.gather(-1, at).topk(n, -1)
     return found, at.gather(-1, order)
-
-
-def _shift(level: Float[Tensor, "b h r"]) -> Float[Tensor, "b h r 1"]:
-    """What to subtract from scores: +inf, and so weight 0, in rows without a key."""
-    return level.masked_fill(level == -torch.inf, torch.inf).unsqueeze(-1)

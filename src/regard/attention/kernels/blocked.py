@@ -23,6 +23,7 @@ from regard.attention.call import (
     Span,
     masked_logsumexp,
     masked_softmax,
+    shift,
     values_unavailable,
     weighted_sum,
 )
@@ -131,7 +132,7 @@ class _Blocks(torch.autograd.Function):
             torch.zeros_like(x, dtype=call.work) if want else None
             for x, want in zip((q, k, v, bias), wanted, strict=True)
         ]
-        highest = _below_all(highest)
+        highest = shift(highest)
         share = total.reciprocal().masked_fill_(total == 0, 0.0)
         for rows, spans in _blocks(call, ctx.memory_divisor):
             grad_rows = grad[:, :, rows].to(call.work)
@@ -208,17 +209,12 @@ def _attend_to(call: Call, rows: slice, span: Span, keep: Tensor | None, alone: 
 def _merge(one: Part, other: Part) -> Part:
     """Attention to both of two spans, from attention to each."""
     highest = torch.maximum(one.highest, other.highest)
-    norm = _below_all(highest)
+    norm = shift(highest)
     totals = [part.total * torch.exp(part.highest - norm) for part in (one, other)]
     total = totals[0] + totals[1]
     whole = total.masked_fill(total == 0, 1.0)
     shares = [(x / whole).unsqueeze(-1) for x in totals]
     return Part(one.output * shares[0] + other.output * shares[1], highest, total)
-
-
-def _below_all(highest: Tensor) -> Tensor:
-    """What to subtract from scores: +inf, and so weight 0, in rows without a key."""
-    return highest.masked_fill(highest == -torch.inf, torch.inf)
 
 
 def _backward_to(
