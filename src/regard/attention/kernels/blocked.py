@@ -126,11 +126,11 @@ class _Blocks(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def _in_blocks(ctx: Any, grad: Tensor, grad_sums: Tensor | None) -> tuple[Tensor | None, ...]:
         seed, q, k, v, bias, output, highest, total = ctx.saved_tensors
-        call: Call = dataclasses.replace(ctx.call, q=q, k=k, v=v, bias=ctx.call.bias)
-        wanted = list(ctx.needs_input_grad[4:])
+        call: Call = dataclasses.replace(ctx.call, q=q, k=k, v=v)
+        inputs = (q, k, v, bias)
         sums: list[Tensor | None] = [
             torch.zeros_like(x, dtype=call.work) if want else None
-            for x, want in zip((q, k, v, bias), wanted, strict=True)
+            for x, want in zip(inputs, ctx.needs_input_grad[4:], strict=True)
         ]
         highest = shift(highest)
         share = total.reciprocal().masked_fill_(total == 0, 0.0)
@@ -143,7 +143,6 @@ class _Blocks(torch.autograd.Function):
                 keep = _keep(call, seed, rows, span)
                 norm = highest[:, :, rows, None], share[:, :, rows, None]
                 _backward_to(call, rows, span, keep, grad_rows, inner, norm, sums)
-        inputs = (q, k, v, bias)
         grads = [None if s is None else s.to(x.dtype) for s, x in zip(sums, inputs, strict=True)]
         return (None, None, None, None, *grads)
 
@@ -151,11 +150,8 @@ class _Blocks(torch.autograd.Function):
 def _differentiable(ctx: Any, grad: Tensor, grad_sums: Tensor | None) -> list[Tensor | None]:
     """The gradients of q, k, v and bias by differentiable operations, of all scores at once."""
     # Views: one tensor may be passed as several arguments, whose gradients are separate.
-    given = [None if x is None else x.view_as(x) for x in ctx.saved_tensors[1:5]]
+    given: list[Any] = [None if x is None else x.view_as(x) for x in ctx.saved_tensors[1:5]]
     q, k, v, bias = given
-    assert q is not None
-    assert k is not None
-    assert v is not None
     call: Call = dataclasses.replace(
         ctx.call, q=q, k=k, v=v, bias=ctx.call.bias if bias is None else bias
     )
