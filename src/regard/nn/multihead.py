@@ -147,7 +147,8 @@ class MultiHeadAttention(nn.Module):
         q, k, v, bias = self.project(x, context, cache)
         dropout = self.dropout if self.training else 0.0
         heads = attend(q, k, v, mask=mask, bias=bias, dropout=dropout)
-        return self._combine(self._join(heads, x))
+        joined = heads.transpose(1, 2).flatten(2)
+        return self._combine(joined if x.dim() == 3 else joined[0])
 
     def steps(
         self,
@@ -238,13 +239,10 @@ class MultiHeadAttention(nn.Module):
             if cache is not None:
                 k, v = cache.append(k, v)
         else:
-            q = self._queries(x)
+            q = self._rotated(self._split(affine(x, self.w_q, self.b_q), self.heads))
             k, v = self._project_context(context, cache)
         bias = self.position
         return q, k, v, bias if bias is not None and isinstance(bias, Bias) else None
-
-    def _queries(self, x: Tensor) -> Float[Tensor, "b h q d"]:
-        return self._rotated(self._split(affine(x, self.w_q, self.b_q), self.heads))
 
     def _project_context(
         self, context: Tensor, cache: KeyValues | None
@@ -295,10 +293,6 @@ class MultiHeadAttention(nn.Module):
     def _split(self, x: Tensor, heads: int) -> Float[Tensor, "b h n d"]:
         x = x if x.dim() == 3 else x.unsqueeze(0)
         return x.view(*x.shape[:2], heads, self.head_width).transpose(1, 2)
-
-    def _join(self, heads: Float[Tensor, "b h n d"], x: Tensor) -> Tensor:
-        joined = heads.transpose(1, 2).flatten(2)
-        return joined if x.dim() == 3 else joined[0]
 
     def _combine(self, joined: Tensor) -> Tensor:
         return affine(joined, self.w_o, self.b_o)
