@@ -177,13 +177,9 @@ class _Words(NamedTuple):
     output: Tensor
     bias: Tensor | None
 
-    @property
-    def tables(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self.source, self.target, self.output
-
     def fields(self) -> dict[str, Any]:
         """The fields of a configuration; the vocabulary is the largest of the three."""
-        vocabulary = max(len(table) for table in self.tables)
+        vocabulary = max(len(self.source), len(self.target), len(self.output))
         return {
             "vocabulary": vocabulary,
             "tied": self.source is self.target is self.output,
@@ -192,7 +188,7 @@ class _Words(NamedTuple):
 
     def copy_to(self, model: Transformer) -> None:
         own_tables = (model.source.table, model.target.table, model.output)
-        for name, own, table in zip(self._fields, own_tables, self.tables, strict=False):
+        for name, own, table in zip(self._fields, own_tables, self[:3], strict=False):
             if table.shape[1] != own.shape[1]:
                 raise ShapeError(
                     f"from_torch: {name} has shape {shape(table)}, expected "
@@ -272,9 +268,7 @@ def _copy_stack(own: Encoder | Decoder, stack: Any) -> None:
         if block.cross is not None:
             _copy_attention(block.cross, layer.multihead_attn)
             norms.append(layer.norm3)
-        for own_norm, norm in zip(_norms(block), norms, strict=True):
-            _copy_norm(own_norm, norm)
-        _copy_feed_forward(block, layer.linear1, layer.linear2)
+        _copy_norms_and_feed_forward(block, norms, layer.linear1, layer.linear2)
     if stack.norm is not None:
         _copy_norm(own.norm, stack.norm)
 
@@ -294,15 +288,7 @@ def _copy_marian(block: Any, layer: Any) -> None:
         for letter, name in (("q", "q_proj"), ("k", "k_proj"), ("v", "v_proj"), ("o", "out_proj")):
             linear = getattr(module, name)
             _copy_linear(getattr(own, f"w_{letter}"), getattr(own, f"b_{letter}"), linear)
-    for own_norm, norm in zip(_norms(block), norms, strict=True):
-        _copy_norm(own_norm, norm)
-    _copy_feed_forward(block, layer.fc1, layer.fc2)
-
-
-def _norms(block: Block) -> list[nn.Module]:
-    """The norms in the order of application."""
-    norms = (block.attention_norm, block.cross_norm, block.feed_forward_norm)
-    return [norm for norm in norms if norm is not None]
+    _copy_norms_and_feed_forward(block, norms, layer.fc1, layer.fc2)
 
 
 def _copy_norm(own: nn.Module, norm: nn.Module) -> None:
@@ -310,7 +296,13 @@ def _copy_norm(own: nn.Module, norm: nn.Module) -> None:
     own.load_state_dict(norm.state_dict(), strict=False)
 
 
-def _copy_feed_forward(block: Block, first: nn.Linear, second: nn.Linear) -> None:
+def _copy_norms_and_feed_forward(
+    block: Block, norms: list[nn.Module], first: nn.Linear, second: nn.Linear
+) -> None:
+    """Copies the norms, in the order of application, and the feed-forward network."""
+    own_norms = (block.attention_norm, block.cross_norm, block.feed_forward_norm)
+    for own_norm, norm in zip((one for one in own_norms if one is not None), norms, strict=True):
+        _copy_norm(own_norm, norm)
     own = block.feed_forward
     _copy_linear(own.w_in, own.b_in, first)
     _copy_linear(own.w_out, own.b_out, second)
