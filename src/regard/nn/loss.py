@@ -197,12 +197,6 @@ def _project(rows: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> 
         torch.addmm(bias, rows, weight.T, out=out)
 
 
-def _all_near_one(sums: Float[Tensor, "*rows"]) -> bool:
-    """Whether exponentials with these sums neither overflowed nor underflowed; False for NaN."""
-    least, most = torch.aminmax(sums)
-    return least.item() > 1 / FAR and most.item() < FAR
-
-
 def _exponentials(
     logits: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None
 ) -> tuple[Float[Tensor, "rows 1"], Float[Tensor, "rows 1"]]:
@@ -212,7 +206,8 @@ def _exponentials(
     """
     if logits.dtype != torch.float16:
         total = logits.exp_().sum(1, keepdim=True)
-        if _all_near_one(total):
+        least, most = torch.aminmax(total)
+        if least.item() > 1 / FAR and most.item() < FAR:  # neither holds for NaN
             return total, total.log()
     _project(rows, weight, bias, logits)
     log_total = logits.logsumexp(1, keepdim=True)
