@@ -25,9 +25,6 @@ from regard.nn.multihead import MultiHeadAttention
 from regard.nn.native_layers import LayerNorm
 from regard.nn.transformer import Decoder
 
-Pair = tuple[Tensor, Tensor]
-"""Keys and values."""
-
 
 class Stepper:
     """A callable like the decoder, with a cache. The decoder's weights must not change meanwhile.
@@ -77,7 +74,7 @@ class Stepper:
         self._decoder.check(x, memory)
         for hook in module._global_forward_pre_hooks.values():
             hook(self._decoder, (x, memory))  # such as one that enforces a time limit
-        read = self._read(step, x, memory, cache)
+        read = self._read(step, x, length, memory, cache)
         if read is None:  # Decoder.forward raises the error
             return None
         n = x.shape[1]
@@ -105,10 +102,9 @@ class Stepper:
         return whole
 
     def _read(
-        self, step: DecoderStep, x: Tensor, memory: Tensor, cache: Cache
-    ) -> list[Pair] | None:
+        self, step: DecoderStep, x: Tensor, length: int, memory: Tensor, cache: Cache
+    ) -> list[tuple[Tensor, Tensor]] | None:
         """The keys and values of the memory, if these and those in the cache fit; else None."""
-        length = cache.blocks[0].own.length
         if any(kept.own.length != length for kept in cache.blocks):
             return None
         own = [kept.own.known() for kept in cache.blocks if kept.own.length]
