@@ -97,19 +97,6 @@ class Call:
         sink = None if self.sink is None else self.sink.detach()
         return dataclasses.replace(self, q=q, k=k, v=v, bias=bias, sink=sink)
 
-    def take(self, entries: slice) -> Call:
-        """The call of these batch entries."""
-        return dataclasses.replace(
-            self,
-            q=self.q[entries],
-            k=self.k[entries],
-            v=self.v[entries],
-            mask=None if self.mask is None else self.mask.take(entries),
-            bias=self.bias[entries]
-            if isinstance(self.bias, Tensor) and self.bias.shape[0] > 1
-            else self.bias,
-        )
-
     def raw(
         self, q: Float[Tensor, "b h r d"], k: Float[Tensor, "b g c f"], rows: slice, cols: slice
     ) -> Float[Tensor, "b h r c"]:

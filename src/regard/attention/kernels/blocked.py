@@ -59,8 +59,12 @@ def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor |
     for i, (q_part, k_part, v_part) in enumerate(
         zip(*(torch.split(x, entries) for x in (call.q, call.k, call.v)), strict=True)
     ):  # one split has a cheaper gradient than many slices
-        group = call.take(slice(i * entries, (i + 1) * entries))
-        group = dataclasses.replace(group, q=q_part, k=k_part, v=v_part)
+        some, mask, bias = slice(i * entries, (i + 1) * entries), call.mask, call.bias
+        if mask is not None:
+            mask = mask.take(some)
+        if isinstance(bias, Tensor) and bias.shape[0] > 1:
+            bias = bias[some]
+        group = dataclasses.replace(call, q=q_part, k=k_part, v=v_part, mask=mask, bias=bias)
         parts.append(_many_blocks(group, memory_divisor, logsumexp))
     sums = [part[1] for part in parts if part[1] is not None]
     return torch.cat([part[0] for part in parts]), torch.cat(sums) if sums else None
