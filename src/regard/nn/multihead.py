@@ -211,17 +211,12 @@ class MultiHeadAttention(nn.Module):
             dropout=module.dropout,
             bias=module.in_proj_bias is not None,
         ).to(module.in_proj_weight)
-        with torch.no_grad():
-            weights = module.in_proj_weight.chunk(3)
-            for own, weight in zip((layer.w_q, layer.w_k, layer.w_v), weights, strict=True):
-                own.copy_(weight.T)
-            layer.w_o.copy_(module.out_proj.weight.T)
-            if module.in_proj_bias is not None:
-                biases = (*module.in_proj_bias.chunk(3), module.out_proj.bias)
-                own_biases = (layer.b_q, layer.b_k, layer.b_v, layer.b_o)
-                for own_bias, values in zip(own_biases, biases, strict=True):
-                    if own_bias is not None:
-                        own_bias.copy_(values)
+        weights = (*module.in_proj_weight.chunk(3), module.out_proj.weight)
+        state = {f"w_{name}": weight.T for name, weight in zip("qkvo", weights, strict=True)}
+        if module.in_proj_bias is not None:
+            biases = (*module.in_proj_bias.chunk(3), module.out_proj.bias)
+            state |= {f"b_{name}": bias for name, bias in zip("qkvo", biases, strict=True)}
+        layer.load_state_dict(state)
         return layer.train(module.training)
 
     def extra_repr(self) -> str:
