@@ -12,7 +12,7 @@ from regard.nn.cache import Cache
 from regard.nn.config import TransformerConfig
 from regard.nn.loss import Loss, loss_of_words
 from regard.nn.sampling import likeliest
-from regard.nn.transformer import Decoder, Embedding
+from regard.nn.transformer import Decoder, Embedding, output_parameters
 
 
 class LanguageModel(nn.Module):
@@ -28,12 +28,7 @@ class LanguageModel(nn.Module):
         self.config = config
         self.target = Embedding(config)
         self.decoder = Decoder(config, cross=False)
-        self.output = nn.Parameter(
-            torch.randn(config.vocabulary, config.width) * config.width**-0.5
-        )
-        self.output_bias = (
-            nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
-        )
+        self.output, self.output_bias = output_parameters(config)
         if config.tied:
             self.output = self.target.table
 

@@ -226,12 +226,7 @@ class Transformer(nn.Module):
         self.encoder = Encoder(config)
         self.target = Embedding(config)
         self.decoder = Decoder(config)
-        self.output = nn.Parameter(
-            torch.randn(config.vocabulary, config.width) * config.width**-0.5
-        )
-        self.output_bias = (
-            nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
-        )
+        self.output, self.output_bias = output_parameters(config)
         if config.tied:
             self.target.table = self.output = self.source.table
 
@@ -290,6 +285,12 @@ class Transformer(nn.Module):
     def cache(self, room: int = 0) -> Cache:
         """An empty cache for incremental decoding, with memory for `room` words."""
         return Cache(len(self.decoder.blocks), room)
+
+
+def output_parameters(config: TransformerConfig) -> tuple[nn.Parameter, nn.Parameter | None]:
+    """New weights ``(vocabulary, width)`` that turn vectors into logits, and the bias if any."""
+    weight = nn.Parameter(torch.randn(config.vocabulary, config.width) * config.width**-0.5)
+    return weight, nn.Parameter(torch.zeros(config.vocabulary)) if config.output_bias else None
 
 
 def _pieces(tokenizer: Any) -> list[str]:
