@@ -268,12 +268,7 @@ class RelativeBias(PerDistance):
     """
 
     def __init__(
-        self,
-        heads: int,
-        *,
-        buckets: int = 32,
-        max_distance: int = 128,
-        bidirectional: bool = True,
+        self, heads: int, *, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
     ) -> None:
         super().__init__()
         self.heads = _at_least("RelativeBias", "heads", heads, 1)

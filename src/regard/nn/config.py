@@ -29,8 +29,7 @@ class TransformerConfig:
     decoder_depth: Annotated[int, "Blocks in the decoder."] = 6
     heads: Annotated[int, "Attention heads, each width / heads wide."] = 8
     kv_heads: Annotated[
-        int | None,
-        "Heads of keys and values, a divisor of heads; as many as heads if not given.",
+        int | None, "Heads of keys and values, a divisor of heads; as many as heads if not given."
     ] = None
     feed_forward: Annotated[int, "Inner width of the feed-forward networks."] = 2048
     activation: Annotated[
@@ -38,16 +37,14 @@ class TransformerConfig:
     ] = "relu"
     norm: Annotated[str, "Kind of norm: layernorm or rmsnorm."] = "layernorm"
     norm_place: Annotated[
-        str,
-        "Norm before each sublayer, or after the sum with its input, as in the paper.",
+        str, "Norm before each sublayer, or after the sum with its input, as in the paper."
     ] = "after"
     final_norm: Annotated[
         bool | None,
         "Whether encoder and decoder end with a norm; if not given, only with norms before.",
     ] = None
     norm_eps: Annotated[
-        float | None,
-        "Added to the variance; if not given, 1e-5, and 1e-6 for rmsnorm.",
+        float | None, "Added to the variance; if not given, 1e-5, and 1e-6 for rmsnorm."
     ] = None
     position: Annotated[
         str,
@@ -57,8 +54,7 @@ class TransformerConfig:
     tied: Annotated[bool, "Whether source, target and output embeddings are one matrix."] = True
     output_bias: Annotated[bool, "Whether the logits have a bias."] = False
     dropout: Annotated[
-        float,
-        "Dropout of each sublayer's output and of the embeddings, in training.",
+        float, "Dropout of each sublayer's output and of the embeddings, in training."
     ] = 0.1
 
     def __post_init__(self) -> None:
