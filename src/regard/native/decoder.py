@@ -50,12 +50,6 @@ class Weights:
         """The weights of matrix products, in order."""
         return [w for w, _ in self.__dict__.values() if w.dim() == 2]
 
-    def panels(self, dtype: torch.dtype) -> list[Tensor]:
-        """The matrices in panels."""
-        return [
-            w.panels if isinstance(w, Int8Matrix) else panels(w, dtype) for w in self.matrices()
-        ]
-
     def vectors(self) -> list[Tensor]:
         """Norm weights and biases, in order; 0 where there is no bias."""
         found = []
@@ -84,10 +78,11 @@ class DecoderStep:
         self._width, self._inner = blocks[0].inner[0].shape
         self._packed = blocks[0].projections[0].shape[1]
         self._heads, self._kv_heads = heads, kv_heads
-        self._panels = torch.cat([x for block in blocks for x in block.panels(products)])
-        scales = [
-            w.scales for block in blocks for w in block.matrices() if isinstance(w, Int8Matrix)
-        ]
+        matrices = [w for block in blocks for w in block.matrices()]
+        self._panels = torch.cat(
+            [w.panels if isinstance(w, Int8Matrix) else panels(w, products) for w in matrices]
+        )
+        scales = [w.scales for w in matrices if isinstance(w, Int8Matrix)]
         self._scales = torch.cat(scales) if scales else None
         self._vectors = torch.cat([x for block in blocks for x in block.vectors()])
         self._norm_first, self._eps = norm_first, eps
