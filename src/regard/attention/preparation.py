@@ -46,7 +46,7 @@ def prepare(
         and dropout == 0.0
         and sink is None
         and not autocasts(q.device)
-    ):  # a short cut for the most common calls
+    ):  # a shortcut for the most common calls
         dot = score if isinstance(score, Scaled) else NAMED["scaled_dot"]
         return Call(q, k, v, dot, mask, None, 0.0, q.shape[:1], 4, caller)
     _check_tensors(caller, q, k, v)
