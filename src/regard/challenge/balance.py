@@ -18,13 +18,7 @@ from regard.challenge.draw import Draw
 from regard.challenge.frames import FRAMES
 from regard.challenge.german import Noun
 from regard.challenge.pair import Pair
-from regard.challenge.reference import (
-    noun_pairs,
-    nouns_held_out,
-    of_nouns,
-    topics,
-    topics_held_out,
-)
+from regard.challenge.reference import noun_pairs, nouns_held_out, of_nouns, topics, topics_held_out
 from regard.challenge.wording import Wording
 
 SAME_GENDER = 0.05

@@ -12,16 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from regard.cli.options import (
-    ROWS_ONLY,
-    Json,
-    Model,
-    Out,
-    Ray,
-    Workers,
-    check_endings,
-    refuse,
-)
+from regard.cli.options import ROWS_ONLY, Json, Model, Out, Ray, Workers, check_endings, refuse
 from regard.cli.output import note, print_json, progress_bar
 from regard.errors import FileError, OptionError, WordError
 from regard.models import POCKET

@@ -8,16 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from regard.cli.options import (
-    ROWS_ONLY,
-    Json,
-    Model,
-    Out,
-    Ray,
-    Workers,
-    check_endings,
-    refuse,
-)
+from regard.cli.options import ROWS_ONLY, Json, Model, Out, Ray, Workers, check_endings, refuse
 from regard.cli.output import print_json
 from regard.errors import OptionError
 from regard.models import POCKET

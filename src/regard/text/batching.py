@@ -117,10 +117,8 @@ class Batch:
         """
         if not 0 <= rank < of:
             raise OptionError(f"Batch.part: rank={rank} of {of}, expected 0 to {of - 1}")
-        source_lengths, target_lengths = (
-            self.source_lengths[rank::of],
-            self.target_lengths[rank::of],
-        )
+        source_lengths = self.source_lengths[rank::of]
+        target_lengths = self.target_lengths[rank::of]
         s, t = (int(x.max()) if len(x) else 0 for x in (source_lengths, target_lengths))
         return Batch(
             self.source[rank::of, :s],
@@ -363,13 +361,7 @@ def _batch(
     )
 
 
-def _grid(
-    tokens: Numbers,
-    starts: Indices,
-    lengths: Indices,
-    pad: int,
-    more: int = 0,
-) -> Indices:
+def _grid(tokens: Numbers, starts: Indices, lengths: Indices, pad: int, more: int = 0) -> Indices:
     """Pieces of a row of tokens as rows, padded to the longest and ``more``."""
     width = int(lengths.max()) + more if len(lengths) else 0
     places = np.arange(width)

@@ -73,9 +73,8 @@ class Tokenizer:
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
         """Wrap a tokenizer of the library, whose ids 0 to 3 are the special tokens."""
-        inner.encode_special_tokens = (
-            True  # "</s>" in a text is text, in files of other programs too
-        )
+        # "</s>" in a text is text, in files of other programs too.
+        inner.encode_special_tokens = True
         inner.no_padding()
         inner.no_truncation()
         self._inner = inner

@@ -12,12 +12,7 @@ from torch import Tensor
 from regard.nn import Transformer
 from regard.text import Tokenizer, by_length
 from regard.text.words import Span
-from regard.translate.alignment import (
-    Alignment,
-    aligned,
-    attention_to_source,
-    written_spans,
-)
+from regard.translate.alignment import Alignment, aligned, attention_to_source, written_spans
 from regard.translate.search import Hypothesis
 
 if TYPE_CHECKING:

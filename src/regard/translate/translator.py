@@ -19,13 +19,7 @@ from regard.native import status
 from regard.nn import Transformer
 from regard.text import Tokenizer
 from regard.translate.alignment import Alignment
-from regard.translate.model_files import (
-    TOKENIZER,
-    bundled,
-    load_trained,
-    quantise,
-    save_model,
-)
+from regard.translate.model_files import TOKENIZER, bundled, load_trained, quantise, save_model
 from regard.translate.precision import Precision
 from regard.translate.probability import log_probabilities
 from regard.translate.search import Hypothesis, search
