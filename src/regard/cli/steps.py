@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -103,9 +102,10 @@ def _of_sentence(
     import torch
 
     from regard.vectors import read_words
+    from regard.vectors.words import words_of
     from regard.walkthrough import steps as take_steps
 
-    words = re.findall(r"\w+(?:['’]\w+)*|[^\w\s]", sentence)
+    words = words_of(sentence, "steps")
     if not words:
         raise OptionError("steps: the sentence has no words")
     if not sentence.isascii() and any("\ud800" <= c <= "\udfff" for c in sentence):
