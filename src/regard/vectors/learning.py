@@ -120,27 +120,25 @@ def _gensim() -> Any:
 
 @contextmanager
 def _bar(progress: bool, epochs: int) -> Iterator[Callable[[int], None]]:
-    """A function that counts sentences, drawn as a progress bar on a terminal."""
+    """Context: ``advance(count)`` counts sentences, drawn as a progress bar on a terminal.
+
+    The bar covers all passes: two that count words, then the epochs.
+    """
     from rich.console import Console
     from rich.progress import Progress
 
     console = Console(stderr=True)
+    done = each = 0
     hidden = not progress or not console.is_terminal
     with Progress(console=console, transient=True, disable=hidden) as bar:
-        yield _Passes(bar, epochs).advance
+        task = bar.add_task("reading", total=None)
 
+        def advance(count: int) -> None:
+            nonlocal done, each
+            done += count
+            if count < 1000 and not each:
+                each = max(1, done)
+                bar.update(task, total=each * (epochs + 2), description="training")
+            bar.update(task, completed=done)
 
-class _Passes:
-    """A progress bar over all passes: two that count words, then the epochs."""
-
-    def __init__(self, bar: Any, epochs: int) -> None:
-        self.bar, self.epochs = bar, epochs
-        self.task = bar.add_task("reading", total=None)
-        self.done = self.each = 0
-
-    def advance(self, count: int) -> None:
-        self.done += count
-        if count < 1000 and not self.each:
-            self.each = max(1, self.done)
-            self.bar.update(self.task, total=self.each * (self.epochs + 2), description="training")
-        self.bar.update(self.task, completed=self.done)
+        yield advance
