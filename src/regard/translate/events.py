@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from regard.errors import FileError
-from regard.files import why, write_text
+from regard.files import read_regular, why, write_text
 
 Figures = dict[str, Any]
 LOG, BOARD = "log.jsonl", "tensorboard"
@@ -278,12 +278,8 @@ class TensorBoard(Sink):
 
 def read_log(path: Path) -> list[Figures]:
     """The valid lines of a log."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror}") from None
     found = []
-    for line in content.split(b"\n"):
+    for line in read_regular(path).split(b"\n"):
         try:
             figures = json.loads(line.decode())
         except (ValueError, RecursionError):  # also bytes that are not UTF-8

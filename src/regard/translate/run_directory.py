@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from regard.errors import FileError, OptionError
-from regard.files import why, write_text
+from regard.files import read_regular, why, write_text
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer
 from regard.text.tokenizer import SHORT
@@ -187,9 +187,4 @@ def _belongs(name: str, part: str) -> bool:
 
 def read_config(path: Path) -> RunConfig:
     """The configuration of a run, from its folder."""
-    try:
-        return RunConfig.from_json(path.read_bytes(), str(path))
-    except OSError as error:
-        if isinstance(error, FileError):
-            raise
-        raise FileError(f"{path}: cannot be read: {error.strerror}") from None
+    return RunConfig.from_json(read_regular(path), str(path))
