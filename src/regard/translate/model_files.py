@@ -203,7 +203,12 @@ def _finished(folder: Path, int8: bool) -> Stored:
             name: weight.values() if isinstance(weight, Int8Matrix) else weight
             for name, weight in weights.items()
         }
-    return _read_shape(path), longest, folder / WEIGHTS, weights
+    try:
+        config = RunConfig().changed({"model": content["model"]}, str(path)).model
+    except OptionError as error:
+        where = "" if str(path) in str(error) else f"{path}: "
+        raise FileError(f"{where}{error}") from None
+    return config, longest, folder / WEIGHTS, weights
 
 
 def _unfinished(folder: Path) -> Stored:
@@ -251,14 +256,6 @@ def _write_weights(path: Path, weights: dict[str, Tensor]) -> None:
             save_file(weights, temporary, metadata={"format": "pt"})
     except (OSError, SafetensorError) as error:
         raise FileError(f"save_model: cannot write {path}: {why(error)}") from None
-
-
-def _read_shape(path: Path) -> TransformerConfig:
-    try:
-        return RunConfig().changed({"model": _content(path)["model"]}, str(path)).model
-    except OptionError as error:
-        where = "" if str(path) in str(error) else f"{path}: "
-        raise FileError(f"{where}{error}") from None
 
 
 def _content(path: Path) -> dict[str, Any]:
