@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -51,11 +50,15 @@ def in_threads(
     [0, 1, 4, 9, 16]
     """
     threads = min(useful(threads), len(items))
-    with _single_threaded():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
         if threads < 2:
             return [work(item) for item in items]
         with ThreadPoolExecutor(threads, initializer=lambda: torch.set_num_threads(1)) as pool:
             return list(pool.map(work, items))
+    finally:
+        torch.set_num_threads(before)
 
 
 def in_batches(
@@ -80,14 +83,3 @@ def in_batches(
     for rows, results in zip(batches, in_threads(work, batches, threads), strict=True):
         found.update(zip(rows, results, strict=True))
     return [found[row] for row in range(len(lengths))]
-
-
-@contextmanager
-def _single_threaded() -> Iterator[None]:
-    """Context in which PyTorch runs on the calling thread alone."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
