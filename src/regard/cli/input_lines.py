@@ -39,7 +39,7 @@ def line_chunks(path: Path | None) -> Iterator[list[str]]:
         for line in _standard_input() if path is None else _file(path):
             if line is not None:
                 chunk.append(line)
-            if chunk and (line is None or len(chunk) == _size(chunks)):
+            if chunk and (line is None or len(chunk) == SIZES[min(chunks, len(SIZES) - 1)]):
                 yield chunk
                 chunk, chunks = [], chunks + 1
     except FileError:
@@ -97,10 +97,6 @@ def _pieces() -> Iterator[bytes | None]:
         yield from whole
     if rest:
         yield rest
-
-
-def _size(number: int) -> int:
-    return SIZES[min(number, len(SIZES) - 1)]
 
 
 def _too_long(where: str, number: int) -> FileError:

@@ -106,7 +106,9 @@ def translate(
             empty += sum(bool(one.source.strip()) and not one.text for one in found)
             progress.lines(done)
         progress.end()
-    _remark_empty(empty, asked)
+    if empty:
+        why = "; the model is damaged, or not trained" if empty == asked else ""
+        note(f"{empty:,} of {asked:,} translations are empty{why}")
 
 
 def _lines(source: str | None, output: Path | None) -> Iterator[list[str]]:
@@ -207,13 +209,6 @@ def _remark(number: int, one: Translation, longest: int) -> None:
         )
     if not one.ended:
         note(f"line {number}: the model found no end; cut off")
-
-
-def _remark_empty(empty: int, asked: int) -> None:
-    """Note how many translations are empty; of a damaged model, all are."""
-    if empty:
-        why = "; the model is damaged, or not trained" if empty == asked else ""
-        note(f"{empty:,} of {asked:,} translations are empty{why}")
 
 
 class _Progress:
