@@ -152,12 +152,9 @@ def evaluate(
     right = []
     for start in range(0, len(items), CHUNK):
         part = items[start : start + CHUNK]
-        scores = iter(
-            translator.score(
-                [item.source for item in part for _ in item.targets],
-                [target for item in part for target in item.targets],
-            )
-        )
+        sources = [item.source for item in part for _ in item.targets]
+        targets = [target for item in part for target in item.targets]
+        scores = iter(translator.score(sources, targets))
         for item in part:
             first, *others = [next(scores) for _ in item.targets]
             right.append(first > max(others))

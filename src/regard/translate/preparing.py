@@ -55,11 +55,8 @@ def prepare(
     if total == 0:
         raise FileError(f"{_named(data)}: no sentence pairs in it")
     if data.valid_source:
-        held = dict(
-            enumerate(
-                read_pairs(data.valid_source, data.valid_target or None, context=data.context)
-            )
-        )
+        given = read_pairs(data.valid_source, data.valid_target or None, context=data.context)
+        held = dict(enumerate(given))
         chosen: set[int] = set()
         if not held:
             raise FileError(f"{data.valid_source}: no sentence pairs in it")

@@ -203,12 +203,8 @@ class Translator:
         parts: list[list[list[Part]]] = [[] for _ in texts]
         for (number, start, source, ids), hypotheses in zip(pieces, found, strict=True):
             said = self.tokenizer.decode_batch([one.tokens for one in hypotheses])
-            parts[number].append(
-                [
-                    Part(start, source, ids, one, text)
-                    for one, text in zip(hypotheses, said, strict=True)
-                ]
-            )
+            ranked = zip(hypotheses, said, strict=True)
+            parts[number].append([Part(start, source, ids, *one) for one in ranked])
         power = how.length_penalty if isinstance(how, Beam) else 1.0
         return [joined(self, text, own, power) for text, own in zip(texts, parts, strict=True)]
 
@@ -293,9 +289,8 @@ class Translator:
     def _pieces(self, texts: Sequence[str]) -> list[tuple[int, int, str, list[int]]]:
         """The pieces to translate: number of the text, offset in it, piece, subwords."""
         pieces = []
-        for number, (text, ids) in enumerate(
-            zip(texts, self.tokenizer.encode_batch(texts), strict=True)
-        ):
+        encoded = self.tokenizer.encode_batch(texts)
+        for number, (text, ids) in enumerate(zip(texts, encoded, strict=True)):
             if not ids or not text.strip():
                 spans = []
             elif len(ids) <= self.longest:
@@ -303,11 +298,9 @@ class Translator:
             else:
                 spans = split(text, self.tokenizer, self.longest)
             for start, stop in spans:
-                whole = stop - start == len(text)
                 piece = text[start:stop]
-                pieces.append(
-                    (number, start, piece, ids if whole else self.tokenizer.encode(piece))
-                )
+                own = ids if len(piece) == len(text) else self.tokenizer.encode(piece)
+                pieces.append((number, start, piece, own))
         return pieces
 
     def _search(
