@@ -11,8 +11,9 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import islice
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -398,10 +399,7 @@ class _Sums:
     likelihood: float = 0.0
 
     def __add__(self, other: _Sums) -> _Sums:
-        sums = {
-            one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)
-        }
-        return _Sums(**sums)
+        return _Sums(*map(add, astuple(self), astuple(other)))
 
 
 def _seed(seed: int, step: int, rank: int) -> int:
