@@ -7,6 +7,7 @@ Fields are separated by single spaces; a word may contain spaces, as some of Glo
 from __future__ import annotations
 
 import math
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from io import BufferedIOBase
@@ -26,8 +27,6 @@ LONGEST = 2**26
 """Maximum bytes of a line."""
 FIRST = 10
 """Lines that decide the width if there is no header."""
-MARK = "\ufeff".encode()
-"""The byte order mark."""
 
 
 def read_words(path: str | Path, words: Iterable[str]) -> dict[str, NDArray[np.float32]]:
@@ -52,7 +51,7 @@ def read_words(path: str | Path, words: Iterable[str]) -> dict[str, NDArray[np.f
 
 def text_chunks(path: Path, file: BufferedIOBase, head: bytes) -> Iterator[Chunk]:
     """The vectors of a text file whose `head` has been read already."""
-    rest, number, rows = head.removeprefix(MARK), 1, 0
+    rest, number, rows = head.removeprefix(BOM_UTF8), 1, 0
     counted: int | None = None
     width: int | None = None
     while True:
@@ -148,7 +147,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str, list[bytes]]]:
     width: int | None = None
     with opened(path) as file:
         for number, line in enumerate(file, 1):
-            line = (line.removeprefix(MARK) if number == 1 else line).rstrip(b" \r\n")
+            line = (line.removeprefix(BOM_UTF8) if number == 1 else line).rstrip(b" \r\n")
             if not line and width is not None:
                 continue
             if number == 1 and (counted := header(line)):
