@@ -48,12 +48,8 @@ def judge_reference(pair: Pair, translation: str) -> bool | None:
         return None
     if gender == referent.gender:
         return True
-    words = [word.lower() for word in _WORDS.findall(translation)]
-    named = any(
-        word.endswith(form.lower())
-        for word in words
-        for form in (referent.german, referent.oblique)
-    )
+    forms = referent.german.lower(), referent.oblique.lower()
+    named = any(word.lower().endswith(forms) for word in _WORDS.findall(translation))
     return False if named else None
 
 
