@@ -160,12 +160,9 @@ def _items(path: Path, word: str | None) -> Iterator[tuple[int, str, str | int]]
 
 
 def _where(method: str, layer: int | None, head: int | None) -> str:
-    parts = [
-        method,
-        "" if layer is None else f"layer {layer}",
-        "" if head is None else f"head {head}",
-    ]
-    return ", ".join(part for part in parts if part)
+    places = {"layer": layer, "head": head}
+    numbers = (f"{name} {number}" for name, number in places.items() if number is not None)
+    return ", ".join((method, *numbers))
 
 
 def _bars(found: Explanation, values: torch.Tensor, top: int | None, title: str = "") -> str:
