@@ -30,7 +30,7 @@ class MemoryLimitError(RegardError, MemoryError):
 
 
 class StaleError(RegardError, RuntimeError):
-    """A record whose tensors were changed in place since."""
+    """A record whose tensors have been modified in place since it was made."""
 
 
 class FileError(RegardError, OSError):

@@ -1,7 +1,7 @@
-"""Packages that import what they export when it is first used.
+"""Packages that import each exported name when it is first used.
 
-So ``--help`` answers without torch, which takes seconds to import. The names stand once, in the
-package's stub ``__init__.pyi``, where type checkers read them too.
+So ``--help`` does not import torch, which takes seconds. The names are listed once, in the
+package's stub ``__init__.pyi``, which type checkers read as well.
 """
 
 from __future__ import annotations

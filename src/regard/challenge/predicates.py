@@ -25,7 +25,7 @@ _BECOMING = {"past": ("became", "wurde"), "had": ("had become", "geworden war")}
 
 @dataclass(frozen=True)
 class Adjective:
-    """An adjective behind *it was* or *it is*."""
+    """An adjective after *it was* or *it is*."""
 
     name: str
     english: str
@@ -54,7 +54,7 @@ class Adjective:
 
 @dataclass(frozen=True)
 class Becoming:
-    """An adjective behind *it became* or *it had become*."""
+    """An adjective after *it became* or *it had become*."""
 
     adjective: Adjective
 
@@ -107,7 +107,7 @@ def _read_adjectives() -> dict[str, Adjective]:
 
 
 def _read_events() -> dict[str, Event]:
-    """The events by name; what stands under several tenses is one event."""
+    """The events by name; a name under several tenses is one event."""
     events: dict[str, Event] = {}
     for tense, line in rows("events"):
         name, tags, english, german = (part.strip() for part in line.split("|"))

@@ -248,7 +248,7 @@ class _Plan:
 def _per_sentence(
     repeats: Sequence[float | int] | None, sizes: Sequence[int]
 ) -> NDArray[np.float64] | None:
-    """The repeats of each sentence; None if each comes once."""
+    """The repeats of each sentence; None if each occurs once."""
     if repeats is None:
         return None
     if len(repeats) != len(sizes):

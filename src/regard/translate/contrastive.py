@@ -112,9 +112,9 @@ class Result:
 def read_items(lines: Iterable[str], name: str, context: int = 0) -> list[Item]:
     """The items of a file of JSON lines, called `name` in errors; blank lines are skipped.
 
-    Each line is an object with `source` and `targets`, a list of which the first is right. With
-    `context`, the last so many sentences of its `context` (a text, or a list of texts) precede
-    the source, and those of its `context_target`, if it has any, every target.
+    Each line is an object with `source` and `targets`, a list of which the first is right. If
+    `context` is not 0, the last `context` sentences of its field `context` (a text, or a list of
+    texts) precede the source, and those of `context_target`, if it has any, every target.
 
     >>> line = '{"source": "It is new.", "targets": ["Sie ist neu.", "Er ist neu."]}'
     >>> read_items([line], "test.jsonl")[0].word

@@ -33,7 +33,7 @@ def log_probabilities(
 ) -> list[list[float]]:
     """For each pair, log p of every target token and of the end token, given those before it.
 
-    Pairs of like length are computed together, `batch` tokens at once, on so many `threads`.
+    Pairs of like length are computed in batches of `batch` tokens, on `threads` threads.
     """
     _check(sources, targets, model.config.max_length - 1)  # one position is for the end token
     lengths = [max(len(s), len(t)) + 1 for s, t in zip(sources, targets, strict=True)]
@@ -49,7 +49,7 @@ def log_probabilities(
 def _of_batch(
     model: Transformer, sources: Sequence[Tokens], targets: Sequence[Tokens]
 ) -> list[list[float]]:
-    """The same for one batch; a source that several targets share is encoded once."""
+    """`log_probabilities` of one batch; a source shared by several targets is encoded once."""
     device = model.output.device
     numbers: dict[tuple[int, ...], int] = {}
     rows = [numbers.setdefault(tuple(ids), len(numbers)) for ids in sources]

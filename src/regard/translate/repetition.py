@@ -16,7 +16,7 @@ from torch import Tensor
 PERIOD = 8
 """The longest phrase whose repetition is noticed, in subwords."""
 REPEATS = 4
-"""How often a phrase must stand in a row to be a loop."""
+"""How often a phrase must occur in a row to be a loop."""
 
 Runs = Int[Tensor, "b k period"]
 """For each sequence and p from 1 to `PERIOD`: how many of its last subwords, counted from the end

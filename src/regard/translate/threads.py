@@ -16,8 +16,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 BATCHES, LARGE = 2, 16
-"""Batches of a thread, so that all threads finish at about the same time, if that leaves so many
-items in each."""
+"""Batches per thread, so that all threads finish at about the same time, and the minimum items of
+each for which a thread's share is divided."""
 
 
 def available_cores() -> int:
@@ -41,7 +41,7 @@ def useful(threads: int | None) -> int:
 def in_threads(
     work: Callable[[Item], Result], items: Sequence[Item], threads: int | None = None
 ) -> list[Result]:
-    """The results of the items, in order, computed on up to `useful` (threads) threads.
+    """The results of the items, in order, computed on up to ``useful(threads)`` threads.
 
     Each item runs on a single thread: operations of a small model are slower if PyTorch splits
     them.

@@ -118,7 +118,7 @@ class Vectors:
 
         Args:
             sentences: lists of words, or texts, whose words and punctuation marks are taken.
-            min_count: words that come less often get no vector.
+            min_count: words that occur less often get no vector.
             progress: draw a bar on standard error, if that is a terminal.
         """
         from regard.vectors.learning import learned
