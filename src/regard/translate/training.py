@@ -54,15 +54,12 @@ def train(
     keep_freed_memory()
     directory = RunDirectory(Path(out))
     with Workers.joined() as workers, contextlib.ExitStack() as held:
-        events = Events([Terminal()] if sinks is None else sinks)
+        events, with_bleu = Events([]), False
         if workers.first:
-            board = TensorBoard(directory.folder, events.say)
-            events = Events([directory.log, board, *events.sinks])
-        else:
-            events = Events([])
-        held.callback(events.close)
-        with_bleu = False
-        if workers.first:
+            shown = Events([Terminal()] if sinks is None else sinks)
+            board = TensorBoard(directory.folder, shown.say)
+            events = Events([directory.log, board, *shown.sinks])
+            held.callback(events.close)
             directory.check()
             asked = _resolved(config, directory.folder, events.say)
             found = directory.resolve(asked)
