@@ -65,7 +65,8 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no JSON": (lambda f: (f / "state.json").write_text("{"), "state.json: damaged: "),
     "of another update": (_of_another, "state.json: damaged: it is of update 30"),
     "a field missing": (_field_missing, "state.json: damaged: not what was written"),
-    "other JSON": (lambda f: (f / "state.json").write_text("[]"), "damaged: "),
+    "other JSON": (lambda f: (f / "state.json").write_text("[1]"), "state.json: damaged: "),
+    "no step": (lambda f: (f / "state.json").write_text("{}"), "state.json: damaged: 'step'"),
 }
 
 

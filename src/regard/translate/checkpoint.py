@@ -103,19 +103,17 @@ class Checkpoints:
         folder = self.path(step)
         path = folder / "state.json"
         try:
-            state = json.loads(path.read_text(encoding="utf-8"))
-            tensors = {}
-            for name in ("model", "optimizer"):
-                path = folder / f"{name}.safetensors"
-                if _digest(path) != state["files"][path.name]:
-                    raise FileError(f"{path}: damaged: not what was written")
-                tensors[name] = safetensors.torch.load_file(path)
+            state = dict(json.loads(path.read_text(encoding="utf-8")))
             if state["step"] != step:
-                path = folder / "state.json"
                 raise FileError(f"{path}: damaged: it is of update {state['step']}")
             if state.pop("digest", None) not in (None, _digest_of(state)):
-                path = folder / "state.json"
                 raise FileError(f"{path}: damaged: not what was written")
+            digests, tensors = state["files"], {}
+            for name in ("model", "optimizer"):
+                path = folder / f"{name}.safetensors"
+                if _digest(path) != digests[path.name]:
+                    raise FileError(f"{path}: damaged: not what was written")
+                tensors[name] = safetensors.torch.load_file(path)
             return Checkpoint(step, tensors["model"], tensors["optimizer"], state)
         except FileError:
             raise

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from regard.attention import Learned, Sinusoidal
 from regard.errors import FileError, OptionError, RegardError
-from regard.files import why
+from regard.files import make_usual, why
 from regard.nn import Embedding, MultiHeadAttention, Transformer
 from regard.nn.blocks import Block, FeedForward
 from regard.text import Tokenizer
@@ -119,7 +119,7 @@ def export_ctranslate2(
         translator.tokenizer.save(Path(beside) / "tokenizer.json")
         text = _readme(translator, folder.name, quantization)
         (Path(beside) / "README.md").write_text(text, encoding="utf-8")
-        os.chmod(beside, 0o755)
+        make_usual(beside)
         os.replace(beside, folder)
     except OSError as error:
         raise FileError(f"export: cannot write {folder}: {why(error)}") from None

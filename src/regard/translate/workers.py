@@ -11,7 +11,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -108,7 +108,8 @@ def _reported_once(error: BaseException, store: torch.distributed.Store) -> Base
         # torchrun ends its own report with the earliest failure. It counts in whole seconds and
         # takes the one it noticed first among equals, so this one is dated a second earlier.
         message = {"message": str(error), "extraInfo": {"timestamp": int(time.time()) - 1}}
-        Path(file).write_text(json.dumps({"message": message}), encoding="utf-8")
+        with suppress(OSError):  # the error itself is reported either way
+            Path(file).write_text(json.dumps({"message": message}), encoding="utf-8")
     return error
 
 
