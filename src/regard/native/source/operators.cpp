@@ -363,7 +363,7 @@ Tensor decoder_step(
     int64_t packed = width + 2 * groups * d, rows_ = b * n;
     STD_TORCH_CHECK(
         heads * d == width && m > 0 && rows_ % m == 0 && width % LANES == 0 && inner % LANES == 0
-            && d % LANES == 0 && heads % groups == 0,
+            && d % LANES == 0 && groups > 0 && heads % groups == 0 && length >= 0,
         "decoder_step: the sizes do not fit together");
     for (size_t i = 0; i < own.size(); i++) {
         check_rows("own", own[i], ScalarType::Float);
