@@ -250,6 +250,8 @@ class _Cutter(Listener):
         every_row, every_head = row == _ALL, head == _ALL
         for no_row, no_head in product((True, False), repeat=2):
             some = (every_row == no_row) & (every_head == no_head)
+            if not some.any():
+                continue
             at_row = slice(None) if no_row else row[some]
             at_head = slice(None) if no_head else head[some]
             pairs[at_row, at_head, query[some], key[some]] = True

@@ -287,19 +287,16 @@ def choose(
     first = _first(translated.written, unit)
     step, other = (first, None) if instead is None else _differing(translated, unit, instead)
     found = TranslationPrediction(translated, step, other, instead)
-    found.note = _doubt(translated)
-    if instead is None:
-        return found
+    note = ""
     if step != first:
         common = translated.adapter.detokenize(translated.tokens[first:step])
-        found.note = (
-            f"Both words begin with {common!r}; they are compared at the first token that differs."
-        )
-    elif len(pieces := translated.adapter.encode_target(instead)) > 1:
-        found.note = (
+        note = f"Both words begin with {common!r}; they are compared at the first differing token."
+    elif instead is not None and len(pieces := translated.adapter.encode_target(instead)) > 1:
+        note = (
             f"{instead!r} is {len(pieces)} tokens; the words are compared at the first that "
             f"differs, {found.spell(found.instead)!r}."
         )
+    found.note = " ".join(filter(None, (note, _doubt(translated))))
     return found
 
 
