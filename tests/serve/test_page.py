@@ -159,14 +159,19 @@ def test_back_and_forward(opened: Opened) -> None:
     assert (settled(page), query(page)["text"]) == (second, OTHER)
 
 
-def test_a_slow_answer_does_not_replace_a_newer_one(opened: Opened) -> None:
-    page = opened()
+def delay(page: Any, kind: str) -> None:
+    """Delays the next request of this kind."""
 
     def late(route: Any) -> None:
         page.wait_for_timeout(600)
         route.continue_()
 
-    page.route("**/api/figure", late, times=1)
+    page.route(f"**/api/{kind}", late, times=1)
+
+
+def test_a_slow_answer_does_not_replace_a_newer_one(opened: Opened) -> None:
+    page = opened()
+    delay(page, "figure")
     page.fill(".field", OTHER)
     page.keyboard.press("Enter")
     page.fill(".field", "it was it")
@@ -174,6 +179,19 @@ def test_a_slow_answer_does_not_replace_a_newer_one(opened: Opened) -> None:
     page.wait_for_selector(".wrap:not([aria-busy])")
     page.wait_for_timeout(900)
     assert page.locator(".line.above").inner_text().split() == ["it", "was", "it"]
+
+
+def test_slow_weights_do_not_become_those_of_a_newer_sentence(opened: Opened) -> None:
+    page = opened()
+    delay(page, "attention")
+    page.click("[data-door=heads]")
+    asked(page, OTHER)
+    page.wait_for_selector(".atlas button")
+    page.wait_for_timeout(900)
+    page.click("button.aside")
+    page.wait_for_selector("button.back")
+    settled(page)
+    assert page.locator(".text").inner_text().split() == OTHER.split()
 
 
 def test_two_sentences_are_compared(opened: Opened, lens: Lens) -> None:

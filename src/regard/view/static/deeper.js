@@ -81,26 +81,21 @@ function deeper(reader, payload, host, load, changed) {
     doors();
     panel.hidden = open === "";
     if (open === "") return;
-    void Promise.resolve()
-      .then(view)
-      .then(
-        (made) => made && panel.replaceChildren(made),
-        (error) => panel.replaceChildren(failure(error)),
-      );
+    const [at, which] = [finding, open];
+    const fill = (/** @type {Node} */ made) => {
+      if (at === finding && which === open) panel.replaceChildren(made);
+    };
+    void view(at, which).then(fill, (error) => fill(failure(error)));
   }
 
-  /** @returns {Promise<Node | null>} */
-  async function view() {
-    const [at, which] = [finding, open];
-    /** @type {Node} */
-    let made;
-    if (at === null || open === "compare") made = comparison();
-    else if (open === "circuit") made = circuit(await linked(at), state);
-    else if (open === "layers") made = layerByLayer(at);
-    else if (open === "data") made = data(at);
-    else if (open === "measures") made = bars(await measured(at), "All measures");
-    else made = heads(await read(), at, open);
-    return at === finding && which === open ? made : null;
+  /** @param {Finding | null} at @param {string} which @returns {Promise<Node>} */
+  async function view(at, which) {
+    if (at === null || which === "compare") return comparison();
+    if (which === "circuit") return circuit(await linked(at), state);
+    if (which === "layers") return layerByLayer(at);
+    if (which === "data") return data(at);
+    if (which === "measures") return bars(await measured(at), "All measures");
+    return heads(await read(), at, which);
   }
 
   async function read() {

@@ -47,6 +47,7 @@ function show(root, payload, host) {
 
   /** @param {Partial<State>} change @returns {Promise<void>} */
   async function select(change) {
+    const text = findings[0]?.text;
     try {
       if (change.written !== undefined) await write(change.written);
       if (change.asks !== undefined && change.asks >= 0) {
@@ -57,6 +58,7 @@ function show(root, payload, host) {
       top.tell(message(error), true);
       return;
     }
+    if (text !== findings[0]?.text) return; // another sentence is shown by now
     const moved = change.written !== undefined || change.asks !== undefined;
     if (change.written !== undefined) change = { asks: -1, ...change };
     Object.assign(state, change);
@@ -75,8 +77,10 @@ function show(root, payload, host) {
   /** Loads the finding about a written word unless it is there. @param {number} position */
   async function write(position) {
     if (host === null || findings.some((one) => one.position === position)) return;
+    const { text } = findings[0];
     top.tell("Looking …");
-    const found = await host.ask("figure", { text: findings[0].text, word: position });
+    const found = await host.ask("figure", { text, word: position });
+    if (text !== findings[0].text) return;
     findings = [...findings, ...unpacked(found)];
     top.tell("");
   }
@@ -84,7 +88,9 @@ function show(root, payload, host) {
   /** Loads the weights of all layers unless they are there. */
   async function layers() {
     if (reader !== null || host === null) return;
-    reader = new Reader(await host.ask("attention", { text: findings[0].text }));
+    const { text } = findings[0];
+    const found = await host.ask("attention", { text });
+    if (text === findings[0].text) reader = new Reader(found);
   }
 
   /**
