@@ -162,6 +162,13 @@ def test_words_of_several_tokens_are_compared_where_they_differ(lens: Lens) -> N
     assert found.instead == word[:-1]
 
 
+def test_an_unsure_translation_is_noted_beside_the_tokens_of_a_word(lens: Lens) -> None:
+    text = "Zymurgists eschew heteroscedastic perambulations."
+    found = lens.why(text, 0, instead="Kirschbaum", most=0, control=0, texts=False)
+    assert "tokens; the words are compared at the first that differs" in found.note
+    assert "The model is unsure of this whole translation" in found.note
+
+
 @pytest.mark.parametrize(
     ("text", "word", "instead", "error"),
     [
