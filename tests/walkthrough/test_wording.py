@@ -55,7 +55,7 @@ cat, word 2 of 3: the cat sat
    sat    0.8660    2.3774  0.2391
    They are positive and sum to 1.0000.
 
-5. Values times weights: each value by its weight; what hardly matters is drowned
+5. Values times weights: each value by its weight; what hardly matters is drowned out
    word   weight          value          weight × value
    the    0.2180  [0.6 0.5 0.4]   [0.1308 0.109 0.0872]
    cat ←  0.5428    [0.8 1 1.2]  [0.4343 0.5428 0.6514]

@@ -70,7 +70,7 @@ class Comparison:
     def conclusion(self) -> str:
         """The findings in one or two sentences."""
         same = (
-            f"The static vector of {self.word} is one and the same"
+            f"The static vector of {self.word} is the same in both"
             if self.static > SAME
             else f"Written differently, {self.word} has static vectors of cosine {self.static:.2f}"
         )

@@ -118,7 +118,7 @@ class Answers:
         return lambda: self._lens.why(self._analyse(text), word, instead=instead).to_data()
 
     def explain(self, asked: Asked) -> Work:
-        """The four answers for a word of a text, as numbers."""
+        """What a word of the text attends to, by four measures, as numbers."""
         text, word, tokens = asked.text(), asked.word(), asked.flag("tokens")
 
         def work() -> Reply:

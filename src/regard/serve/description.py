@@ -71,14 +71,14 @@ def _questions(limits: Limits) -> dict[str, Schema]:
             "Page",
         ),
         "attention": _post("The weights of all heads", alone, "Page"),
-        "measures": _post("What input words are worth for a written one", asked, "Measures"),
+        "measures": _post("The importance of each input word for a written one", asked, "Measures"),
         "why": _post(
             "Why the model wrote a word, as numbers",
             _object({"text": text}, {"word": word, "instead": spelled}),
             "Why",
         ),
         "explain": _post(
-            "The four answers for a word, as numbers",
+            "What a word attends to, by four measures, as numbers",
             _object({"text": text, "word": word}, {"tokens": tokens}),
             "Explanation",
         ),

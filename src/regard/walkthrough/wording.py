@@ -57,7 +57,7 @@ def _six(s: Steps, i: int, head: int) -> list[Step]:
         _step_4(masked, weights, table),
         Step(
             "Values times weights",
-            "each value by its weight; what hardly matters is drowned",
+            "each value by its weight; what hardly matters is drowned out",
             table(
                 ("word", "weight", "value", "weight × value"),
                 weights.tolist(),
