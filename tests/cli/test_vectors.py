@@ -146,7 +146,7 @@ def test_train(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
         ("train none.txt --out t.txt", FileError,
          "none.txt: cannot be read: No such file or directory"),
         ("train --out t.txt", OptionError,
-         "Vectors.train: the corpus is empty: there is not one word in it"),
+         "Vectors.train: the corpus is empty: it has no words"),
     ],
 )  # fmt: skip
 def test_one_line_says_what_is_wrong(

@@ -225,7 +225,7 @@ def test_a_bad_file_leaves_nothing_behind(path: Path) -> None:
     good = (path.parent / NAME).read_bytes()
     with path.open("a") as file:
         file.write("w5 1 2 3\n")
-    with pytest.raises(FileError, match=f"line {COUNT + 1}: 3 numbers behind the word"):
+    with pytest.raises(FileError, match=f"line {COUNT + 1}: 3 numbers after the word"):
         Vectors.load(path)
     assert sorted(one.name for one in path.parent.iterdir()) == [NAME, "v.txt"]
     assert (path.parent / NAME).read_bytes() == good

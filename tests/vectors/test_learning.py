@@ -118,22 +118,22 @@ def test_a_bar_on_a_terminal(
 @pytest.mark.parametrize(
     ("sentences", "options", "text"),
     [
-        ([], {}, "the corpus is empty: there is not one word in it"),
-        (["", "  ", []], {}, "the corpus is empty: there is not one word in it"),
+        ([], {}, "the corpus is empty: it has no words"),
+        (["", "  ", []], {}, "the corpus is empty: it has no words"),
         (
             ["cat cat", "cat"],
             {},
-            "the corpus has one word only, 'cat'; a word is learned from the others beside it",
+            "the corpus has only one word, 'cat'; a word is learned from the words around it",
         ),
         (
             ["cat", "dog"],
             {},
-            "no sentence has two words; a word is learned from those beside it",
+            "no sentence has two words; a word is learned from the words around it",
         ),
         (
             ["the cat the dog"],
             {"min_count": 2},
-            "min_count=2 leaves 1 of 3 words; the most frequent, 'the', comes 2 times; choose a "
+            "min_count=2 leaves 1 of 3 words; the most frequent, 'the', occurs 2 times; choose a "
             "smaller one",
         ),
         (

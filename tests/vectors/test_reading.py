@@ -178,16 +178,16 @@ def test_what_is_written_is_read(
         ("0 3\n", "the file is empty"),
         (
             "the 1 2 3\ncat 4 5\n",
-            "line 2: 2 numbers behind the word, expected 3; is it a file of word vectors?",
+            "line 2: 2 numbers after the word, expected 3; is it a file of word vectors?",
         ),
-        ("the 1 2 3\ncat 4 5 6 7\n", "line 2: more than 3 numbers behind the word"),
+        ("the 1 2 3\ncat 4 5 6 7\n", "line 2: more than 3 numbers after the word"),
         (
             "2 4\nthe 1 2 3\ncat 1 2 3\n",
-            "line 2: 3 numbers behind the word, expected 4; is it a file of word vectors?",
+            "line 2: 3 numbers after the word, expected 4; is it a file of word vectors?",
         ),
         (
             "the\t1\t2\n",
-            "line 1: 0 numbers behind the word, expected 1; is it a file of word vectors?",
+            "line 1: 0 numbers after the word, expected 1; is it a file of word vectors?",
         ),
         ("the 1 2\ndog 1 2\ncat 4 five\n", "line 3: 'five' is not a number"),
         ("the 1 x 3\ndog 1 2 3\ncat 1 2 3\n", "line 1: 'x' is not a number"),
@@ -200,7 +200,7 @@ def test_what_is_written_is_read(
         ("the 1 2\ncat 1e39 1\n", "line 2: the vector of 'cat' has inf, expected finite numbers"),
         (
             "2 2\nthe 1 2\n\nthe 3 4\n",
-            "line 4: 'the' again, it has a vector on line 2 already; remove one of them",
+            "line 4: 'the' is repeated: it already has a vector on line 2; remove one of them",
         ),
         (
             "3 2\nthe 1 2\ncat 3 4\n",
@@ -210,7 +210,7 @@ def test_what_is_written_is_read(
             "1 2\nthe 1 2\ncat 3 4\n",
             "line 1 counts 1 words, but 2 follow; the file is cut off, or the count is wrong",
         ),
-        ("3 0\nthe\n", "line 1 counts 0 numbers each, expected 1 or more"),
+        ("3 0\nthe\n", "line 1 gives a width of 0, expected 1 or more"),
         ("the 1 2\ncaf\xe9s 3 4\n".encode("latin-1"),
          "line 2: not UTF-8 text (invalid continuation byte)"),
         ("2 2\ncaf\xe9s 3 4\n".encode("latin-1"),
@@ -225,7 +225,7 @@ def test_what_is_written_is_read(
         (BINARY + b"x", "byte 55: the file continues after the 3 words that line 1 counts; "
                         "the count is wrong"),
         (packed(["a", "b", "a"], ROWS),
-         "byte 34: 'a' again, it has a vector on byte 4 already; remove one of them"),
+         "byte 34: 'a' is repeated: it already has a vector on byte 4; remove one of them"),
         (packed(["a", "b"], [[1.0, 2.0], [float("nan"), 1.0]]),
          "byte 15: the vector of 'b' has nan, expected finite numbers"),
         (packed(["a", "b"], [[1.0, 2.0], [3.0, 1.0]]).replace(b"b ", b"\xff "),
@@ -234,7 +234,7 @@ def test_what_is_written_is_read(
         (b"\xba\x16\x4f\x2f" + bytes(50),
          "not a file of word vectors, but a fastText model; write its vectors as a .vec file"),
         (b"\x80\x04" + bytes(50),
-         "not a file of word vectors, but a Python pickle, which may run anything; use gensim's "
+         "not a file of word vectors, but a Python pickle, which may run any code; use gensim's "
          "save_word2vec_format"),
     ],
 )  # fmt: skip
@@ -252,8 +252,8 @@ def test_a_bad_line_far_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for number, bad, text in (
         (2, "x 1", "1 numbers behind"),
         (777, "y 1 z", "'z' is not a number"),
-        (5000, "w3 1 2", "'w3' again, it has a vector on line 4 already"),
-        (3000, "w998 1 2", "'w998' again, it has a vector on line 999 already"),
+        (5000, "w3 1 2", "'w3' is repeated: it already has a vector on line 4"),
+        (3000, "w998 1 2", "'w998' is repeated: it already has a vector on line 999"),
     ):
         changed = [*lines]
         changed[number - 1] = bad
@@ -269,7 +269,7 @@ def test_a_bad_byte_far_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(FileError) as error:
         load(tmp_path, packed(words, [[float(i)] for i in range(900)]))
     assert str(error.value).endswith(
-        "byte 7006: 'w300' again, it has a vector on byte 3006 already; remove one of them"
+        "byte 7006: 'w300' is repeated: it already has a vector on byte 3006; remove one of them"
     )
 
 

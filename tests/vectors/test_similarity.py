@@ -110,12 +110,12 @@ def test_what_cannot_be_compared() -> None:
         ((["a"], row), ["b"], {}, OptionError,
          "b is ['b']; give vectors=…, or pairs of words and vectors"),
         ((["a", "b"], row), (["c"], row), {}, ShapeError,
-         "a has 2 words beside vectors (1,2), expected (words,width), one row for each word and "
+         "a has 2 words for vectors (1,2), expected (words,width), one row for each word and "
          "at least one"),
         ((["a"], row), (["b"], [[1.0]]), {}, ShapeError,
-         "the vectors of a have width 2 but those of b 1; compare vectors of one kind"),
+         "the vectors of a have width 2 but those of b 1; compare vectors of the same kind"),
         ((["a"], row), (["b"], [[1.0], "x"]), {}, ShapeError,
-         "b has vectors that are not rows of numbers of one length; give vectors=…, or pairs of "
+         "b has vectors that are not rows of numbers of equal length; give vectors=…, or pairs of "
          "words and vectors"),
         ((["a"], row), (["b"], [[math.nan, 1.0]]), {}, OptionError,
          "b has vectors that are not finite"),

@@ -153,15 +153,15 @@ def test_what_is_written_is_read(
     [
         (
             "the 1 2 3\ncat 4 5\n",
-            "line 2: 2 numbers behind the word, expected 3; is it a file of word vectors?",
+            "line 2: 2 numbers after the word, expected 3; is it a file of word vectors?",
         ),
         (
             "2 4\nthe 1 2 3\n",
-            "line 2: 3 numbers behind the word, expected 4; is it a file of word vectors?",
+            "line 2: 3 numbers after the word, expected 4; is it a file of word vectors?",
         ),
         (
             "the\t1\t2\n",
-            "line 1: 0 numbers behind the word, expected 1; is it a file of word vectors?",
+            "line 1: 0 numbers after the word, expected 1; is it a file of word vectors?",
         ),
         ("the 1 2\ndog 1 2\ncat 4 five\n", "line 3: 'five' is not a number"),
         ("the 1 2\ndog 1 2\ncat 4 1_0\n", "line 3: '1_0' is not a number"),

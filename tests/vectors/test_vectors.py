@@ -204,7 +204,7 @@ def test_wrong_arguments(v: Vectors) -> None:
         (lambda: v.sentence("fish", "drop"), OptionError,
          "Vectors.sentence: unknown='drop', expected 'error', 'skip', 'zero' or 'mean'"),
         (lambda: v.sentence(["cat", 5]), OptionError,
-         "Vectors.sentence: words has 5, expected texts; use str(word)"),
+         "Vectors.sentence: words has 5, expected strings; use str(word)"),
         (lambda: v[5], OptionError, "Vectors: got 5, expected a word"),
         (lambda: v.nearest("cat", 0), OptionError, "Vectors.nearest: n=0, expected 1 or more"),
         (lambda: v.nearest([0.0, 0.0, 0.0]), OptionError,
@@ -220,13 +220,13 @@ def test_wrong_arguments(v: Vectors) -> None:
         (lambda: Vectors(["a", "b"], [[1.0], [np.inf]]), OptionError,
          "Vectors: the vector of 'b' is not finite"),
         (lambda: Vectors(["a", "b"], [[1.0]]), ShapeError,
-         "Vectors: 2 words beside a matrix (1,1), expected (words,width), one row for each word "
+         "Vectors: 2 words for a matrix (1,1), expected (words,width), one row for each word "
          "and at least one"),
         (lambda: Vectors([], []), ShapeError,
-         "Vectors: 0 words beside a matrix (0), expected (words,width), one row for each word "
+         "Vectors: 0 words for a matrix (0), expected (words,width), one row for each word "
          "and at least one"),
         (lambda: Vectors(["a", "b"], [[1.0], [1.0, 2.0]]), ShapeError,
-         "Vectors: matrix is not rows of numbers of one length"),
+         "Vectors: matrix is not rows of numbers of equal length"),
     ):  # fmt: skip
         with pytest.raises(kind) as error:
             call()

@@ -48,8 +48,8 @@ def checked(path: Path, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
             if first != row:
                 place = next(islice(chain.from_iterable(places), first, None))
                 raise FileError(
-                    f"{path}: {chunk.place(row - before)}: {word!r} again, it has a vector on "
-                    f"{chunk.unit} {place} already; remove one of them"
+                    f"{path}: {chunk.place(row - before)}: {word!r} is repeated: it already has a "
+                    f"vector on {chunk.unit} {place}; remove one of them"
                 )
         yield chunk
 

@@ -88,22 +88,22 @@ def _check(corpus: _Corpus, min_count: int) -> None:
         counts.update(sentence)
         pairs = pairs or len(sentence) > 1
     if not counts:
-        raise OptionError("Vectors.train: the corpus is empty: there is not one word in it")
+        raise OptionError("Vectors.train: the corpus is empty: it has no words")
     if len(counts) == 1:
         [word] = counts
         raise OptionError(
-            f"Vectors.train: the corpus has one word only, {word!r}; a word is learned from the "
-            "others beside it"
+            f"Vectors.train: the corpus has only one word, {word!r}; a word is learned from the "
+            "words around it"
         )
     if not pairs:
         raise OptionError(
-            "Vectors.train: no sentence has two words; a word is learned from those beside it"
+            "Vectors.train: no sentence has two words; a word is learned from the words around it"
         )
     kept = sum(count >= min_count for count in counts.values())
     if kept < 2:
         raise OptionError(
             f"Vectors.train: min_count={min_count} leaves {kept} of {len(counts):,} words; the "
-            f"most frequent, {counts.most_common(1)[0][0]!r}, comes "
+            f"most frequent, {counts.most_common(1)[0][0]!r}, occurs "
             f"{counts.most_common(1)[0][1]:,} times; choose a smaller one"
         )
 

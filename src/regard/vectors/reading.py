@@ -16,7 +16,7 @@ HEAD = 2**16
 OTHER_FORMATS = {
     b"\xba\x16\x4f\x2f": "a fastText model; write its vectors as a .vec file",
     **{
-        bytes((0x80, version)): "a Python pickle, which may run anything; use gensim's "
+        bytes((0x80, version)): "a Python pickle, which may run any code; use gensim's "
         "save_word2vec_format"
         for version in (2, 3, 4, 5)
     },
@@ -43,7 +43,7 @@ def read_chunks(path: Path) -> Iterator[Chunk]:
                 raise FileError(f"{path}: not a file of word vectors, but {what}")
         sizes = header(head.partition(b"\n")[0])
         if sizes is not None and sizes[1] < 1:
-            raise FileError(f"{path}: line 1 counts {sizes[1]} numbers each, expected 1 or more")
+            raise FileError(f"{path}: line 1 gives a width of {sizes[1]}, expected 1 or more")
         if sizes is not None and _is_binary(head, sizes[1]):
             yield from checked(path, binary_chunks(path, file, head, *sizes))
         else:

@@ -120,7 +120,7 @@ def similar(
     if x.shape[1] != y.shape[1]:
         raise ShapeError(
             f"similar: the vectors of a have width {x.shape[1]} but those of b {y.shape[1]}; "
-            "compare vectors of one kind"
+            "compare vectors of the same kind"
         )
     lengths = [float(np.linalg.norm(rows.mean(0))) for rows in (x, y)]
     for name, length in zip("ab", lengths, strict=True):
@@ -155,12 +155,12 @@ def _given(name: str, side: Side) -> tuple[list[str], NDArray[np.float64]]:
         rows = torch.as_tensor(side[1]).detach().to("cpu", torch.float64).numpy()
     except (ValueError, TypeError, RuntimeError):
         raise ShapeError(
-            f"similar: {name} has vectors that are not rows of numbers of one length; "
+            f"similar: {name} has vectors that are not rows of numbers of equal length; "
             "give vectors=…, or pairs of words and vectors"
         ) from None
     if rows.ndim != 2 or len(rows) != len(words) or rows.size == 0:
         raise ShapeError(
-            f"similar: {name} has {len(words)} words beside vectors {shape(rows)}, expected "
+            f"similar: {name} has {len(words)} words for vectors {shape(rows)}, expected "
             "(words,width), one row for each word and at least one"
         )
     if not np.isfinite(rows).all():

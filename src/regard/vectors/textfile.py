@@ -175,13 +175,13 @@ def _split(path: Path, number: int, line: bytes, width: int) -> list[bytes]:
     fields = line.split(b" ")
     if width < 1 or len(fields) < width + 1:
         raise FileError(
-            f"{path}: line {number}: {len(fields) - 1} numbers behind the word, "
+            f"{path}: line {number}: {len(fields) - 1} numbers after the word, "
             f"expected {max(width, 1)}; is it a file of word vectors?"
         )
     if len(fields) > width + 1:
         _numbers(path, number, fields[-width:], finite=False)
     if len(fields) > width + 1 and is_number(fields[-width - 1]):
-        raise FileError(f"{path}: line {number}: more than {width} numbers behind the word")
+        raise FileError(f"{path}: line {number}: more than {width} numbers after the word")
     return fields
 
 

@@ -62,10 +62,10 @@ class Vectors:
         try:
             rows = np.array(matrix, np.float32)
         except (ValueError, TypeError):
-            raise ShapeError("Vectors: matrix is not rows of numbers of one length") from None
+            raise ShapeError("Vectors: matrix is not rows of numbers of equal length") from None
         if rows.ndim != 2 or len(rows) != len(self.words) or rows.size == 0:
             raise ShapeError(
-                f"Vectors: {len(self.words)} words beside a matrix {shape(rows)}, expected "
+                f"Vectors: {len(self.words)} words for a matrix {shape(rows)}, expected "
                 "(words,width), one row for each word and at least one"
             )
         if len(self._rows) != len(self.words):

@@ -25,7 +25,7 @@ def words_of(text: str | Iterable[str], caller: str) -> list[str]:
     words = list(text)
     for word in words:
         if not isinstance(word, str):
-            raise OptionError(f"{caller}: words has {word!r}, expected texts; use str(word)")
+            raise OptionError(f"{caller}: words has {word!r}, expected strings; use str(word)")
     return words
 
 
