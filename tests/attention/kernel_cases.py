@@ -62,7 +62,7 @@ def ready(regime: str, blocks: tuple[int, int, int] = FINE_BLOCKS) -> Iterator[s
         with blocks_of(*blocks) if many else nullcontext():
             yield "blocked" if many else regime
     except OptionError as error:
-        if "it has float32 and bfloat16" in str(error):
+        if "it supports float32 and bfloat16" in str(error):
             pytest.skip("refused")
         raise
 

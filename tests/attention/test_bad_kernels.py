@@ -45,10 +45,10 @@ def test_unknown_kernels(name: str, call: Callable[..., object]) -> None:
 
 WRITTEN_OUT = "would have to be materialized, queries × keys"
 UNFUSED: dict[str, tuple[Callable[[], dict[str, object]], str]] = {
-    "dropout": (lambda: {"dropout": 0.1}, "it has no dropout"),
+    "dropout": (lambda: {"dropout": 0.1}, "it does not support dropout"),
     "bias with a gradient": (
         lambda: {"bias": zeros(Q, K).requires_grad_()},
-        "it gives no gradient to the bias",
+        "it computes no gradient of the bias",
     ),
     "function": (
         lambda: {"score": lambda q, k: q @ k.mT},
@@ -92,7 +92,7 @@ def test_what_the_fused_kernel_cannot_look_at() -> None:
         lambda: look(*good(), kernel="fused"),
         OptionError,
         "look: kernel='fused' cannot do this call: keys have d=11 and values e=13, "
-        "it wants one width; use 'auto'",
+        "it needs equal widths; use 'auto'",
     )
 
 
@@ -100,7 +100,7 @@ UNFUSED_TENSORS: dict[str, tuple[Callable[[], tuple[Tensor, Tensor, Tensor]], st
     "two widths": (
         good,
         "scaled_dot",
-        "keys have d=11 and values e=13, it wants one width",
+        "keys have d=11 and values e=13, it needs equal widths",
     ),
     "no queries": (
         lambda: (zeros(B, H, 0, D), zeros(B, H, K, D), zeros(B, H, K, D)),
@@ -234,7 +234,7 @@ def test_queries_and_heads_that_are_not_there(what: str) -> None:
 
 STALE = (
     "Look: a tensor of the call was changed in place after it was looked at, so its weights are "
-    "gone; ask before the change, or look at a clone"
+    "lost; read them before the change, or look at a clone"
 )
 QUESTIONS: dict[str, Callable[..., object]] = {
     "weights": lambda seen: seen.weights(),

@@ -57,11 +57,11 @@ WRONG_SIZE: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "keys": (
         lambda: keys(yes(Q)),
-        "keys: the mask has 5 places but there are k=7 keys; give one bool per key",
+        "keys: the mask has 5 entries but there are k=7 keys; give one bool per key",
     ),
     "keys of a batch": (
         lambda: keys(yes(B, 8)),
-        "keys: the mask has 8 places but there are k=7 keys; give one bool per key",
+        "keys: the mask has 8 entries but there are k=7 keys; give one bool per key",
     ),
     "padding": (
         lambda: padding([3, 8]),
@@ -75,7 +75,7 @@ WRONG_SIZE: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "inside an expression": (
         lambda: causal & ~(prefix(2) | keys(yes(3))),
-        "keys: the mask has 3 places but there are k=7 keys; give one bool per key",
+        "keys: the mask has 3 entries but there are k=7 keys; give one bool per key",
     ),
 }
 

@@ -101,7 +101,7 @@ def test_dropout_backwards_is_dropout_forwards(regime: str) -> None:
 
 
 def test_fused_refuses_dropout() -> None:
-    with pytest.raises(OptionError, match="it has no dropout"):
+    with pytest.raises(OptionError, match="it does not support dropout"):
         attend(*float32_inputs(7, 7), dropout=0.1, kernel="fused")
 
 

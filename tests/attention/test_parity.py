@@ -48,7 +48,7 @@ CALLS: dict[str, tuple[str, str, Callable[[], tuple[list[Tensor], dict[str, obje
     ),
     "short, float64": (
         "plain",
-        "native cannot: it has float32 and bfloat16, and q is torch.float64",
+        "native cannot: it supports float32 and bfloat16, and q is torch.float64",
         lambda: (inputs(67, 61), {}),
     ),
     "long, float64": (

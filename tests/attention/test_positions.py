@@ -347,7 +347,8 @@ def test_x_that_does_not_fit(make: Callable[[], nn.Module]) -> None:
     module = make()
     name = type(module).__name__
     width = (
-        f"{name}: x has width=13 but positions have width=14 (x (2,5,13)); use one width for both"
+        f"{name}: x has width=13 but positions have width=14 (x (2,5,13)); "
+        "use the same width for both"
     )
     with pytest.raises(ShapeError, match=f"^{re.escape(width)}$"):
         module(float32_noise(2, 5, 13))

@@ -229,7 +229,7 @@ class Keys(_TensorMask):
     def fit(self, q: int, k: int) -> None:
         if self.seen.shape[-1] != k:
             raise ShapeError(
-                f"keys: the mask has {self.seen.shape[-1]} places but there are k={k} keys; "
+                f"keys: the mask has {self.seen.shape[-1]} entries but there are k={k} keys; "
                 "give one bool per key"
             )
 

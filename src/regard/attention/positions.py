@@ -345,6 +345,6 @@ def _check(name: str, x: Tensor, width: int, offset: int) -> None:
     if x.shape[-1] != width:
         raise ShapeError(
             f"{name}: x has width={x.shape[-1]} but positions have width={width} (x {shape(x)}); "
-            "use one width for both"
+            "use the same width for both"
         )
     _at_least(name, "offset", offset, 0)

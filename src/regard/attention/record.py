@@ -264,7 +264,7 @@ class Look:
         if _versions(self._of) != self._versions:
             raise StaleError(
                 "Look: a tensor of the call was changed in place after it was looked at, so its "
-                "weights are gone; ask before the change, or look at a clone"
+                "weights are lost; read them before the change, or look at a clone"
             )
         return self._of
 

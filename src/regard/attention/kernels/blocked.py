@@ -39,7 +39,7 @@ PAIRWISE = 32
 def supports(call: Call) -> str | None:
     """Why the kernel cannot run this call; None if it can."""
     if values_unavailable(call.q, call.k, call.v):
-        return "it looks at values, which are not available while a call is traced or transformed"
+        return "it reads values, which are not available while a call is traced or transformed"
     return None
 
 

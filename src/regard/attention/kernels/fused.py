@@ -53,9 +53,11 @@ def supports(call: Call) -> str | None:
     if call.v.dtype in HALF and call.factor is None:
         return f"the queries and keys that the score makes would be rounded to {call.v.dtype}"
     if call.k.shape[-1] != call.v.shape[-1]:
-        return f"keys have d={call.k.shape[-1]} and values e={call.v.shape[-1]}, it wants one width"
+        return (
+            f"keys have d={call.k.shape[-1]} and values e={call.v.shape[-1]}, it needs equal widths"
+        )
     if call.dropout:
-        return "it has no dropout"
+        return "it does not support dropout"
     if call.q.numel() == 0 or call.k.numel() == 0:
         return "there is nothing to compute"
     if wrapped_by_torch_func(call.q, call.k, call.v):
@@ -65,7 +67,7 @@ def supports(call: Call) -> str | None:
     if isinstance(call.bias, Tensor) and call.bias.dtype.itemsize > call.v.dtype.itemsize:
         return f"the bias would be rounded from {call.bias.dtype} to {call.v.dtype}"
     if isinstance(call.bias, Tensor) and call.bias.requires_grad and torch.is_grad_enabled():
-        return "it gives no gradient to the bias"
+        return "it computes no gradient of the bias"
     if call.sink is not None and call.needs_grad:
         return "its log-sum-exp has no gradient, which a sink needs"
     causal, rest = _without_causal(call)

@@ -32,7 +32,7 @@ def supports(call: Call) -> str | None:
     if call.q.device.type not in ("cpu", "meta"):
         return f"it runs on the CPU, and q is on {call.q.device}"
     if call.v.dtype not in (torch.float32, torch.bfloat16):
-        return f"it has float32 and bfloat16, and q is {call.v.dtype}"
+        return f"it supports float32 and bfloat16, and q is {call.v.dtype}"
     if not isinstance(call.score, DotScore | Softcap):
         return "the score does not reduce to a dot product"
     if call.v.dtype == torch.bfloat16 and call.scale is None:
