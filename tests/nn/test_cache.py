@@ -86,7 +86,7 @@ def test_selecting_from_nothing_is_nothing() -> None:
 def test_other_rows_than_before_are_refused() -> None:
     kept = KeyValues()
     kept.append(torch.zeros(4, 1, 2, 3), torch.zeros(4, 1, 2, 3))
-    text = "KeyValues: 1 sequences are continued, but 4 were read before; pick those to continue"
+    text = "KeyValues: 1 sequences are continued, but 4 were read before; select those to continue"
     with pytest.raises(ShapeError, match=text):
         kept.append(torch.zeros(1, 1, 1, 3), torch.zeros(1, 1, 1, 3))
     assert kept.length == 2

@@ -63,7 +63,7 @@ def test_it_is_frozen_and_compared_by_value() -> None:
         ({"kv_heads": 3}, "heads=8 is not a multiple of kv_heads=3; choose kv_heads that div"),
         (
             {"position": "rotary", "width": 24},
-            "position='rotary' turns pairs of numbers, but a head is 3 wide; choose an even",
+            "position='rotary' rotates pairs of numbers, but a head is 3 wide; choose an even",
         ),
         ({"norm_eps": 0.0}, r"norm_eps=0\.0, expected a positive number"),
         ({"norm_eps": math.inf}, "norm_eps=inf, expected a positive number"),

@@ -317,7 +317,7 @@ def encoder_of(*changes: Any) -> nn.TransformerEncoder:
             lambda: encoder_of(("norm2", nn.LayerNorm(12, eps=1e-6))),
             (),
             OptionError,
-            "layer_norm_eps is not the same everywhere (1e-05, 1e-05, 1e-05, 1e-06)",
+            "layer_norm_eps is not the same in all layers (1e-05, 1e-05, 1e-05, 1e-06)",
         ),
         (
             lambda: encoder_of(("norm_first", True)),

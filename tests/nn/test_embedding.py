@@ -118,5 +118,5 @@ def test_what_does_not_fit() -> None:
         Embedding.from_vectors(Table("der"), ["▁the", "der"])
     assert str(none.value) == (
         "Embedding.from_vectors: none of the 2 pieces is a word that has a vector; are vectors "
-        "and tokenizer of one language?"
+        "and tokenizer of the same language?"
     )

@@ -319,7 +319,7 @@ def test_an_encoder_without_blocks_is_the_embedding() -> None:
         (
             lambda m: Decoder(m.config, cross=False)(torch.rand(3, 3, 24), torch.rand(3, 5, 24)),
             ShapeError,
-            "Decoder: memory is given, but without cross no block looks at it; make it",
+            "Decoder: memory is given, but with cross=False no block attends to it; use",
         ),
         (
             lambda m: Embedding(config_of(position="learned"))(words(1, 65)),

@@ -69,7 +69,7 @@ class KeyValues:
         elif len(k) != len(self._kv[0]):
             raise ShapeError(
                 f"KeyValues: {len(k)} sequences are continued, but {len(self._kv[0])} were read "
-                "before; pick those to continue by select"
+                "before; select those to continue with select()"
             )
         elif length > self._kv[0].shape[2]:
             larger = self._allocated(*self._kv, 2 * length)

@@ -87,7 +87,7 @@ class TransformerConfig:
                 )
         if self.position == "rotary" and (self.width // self.heads) % 2:
             raise OptionError(
-                f"TransformerConfig: position='rotary' turns pairs of numbers, but a head is "
+                f"TransformerConfig: position='rotary' rotates pairs of numbers, but a head is "
                 f"{self.width // self.heads} wide; choose an even width per head"
             )
         if self.norm_eps is not None and not 0.0 < _number("norm_eps", self.norm_eps) < math.inf:

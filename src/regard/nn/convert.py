@@ -76,8 +76,8 @@ def from_torch(
         return _transformer(module, source, target, output)
     if source is not None or target is not None or output is not None:
         raise OptionError(
-            f"from_torch: embeddings are given, but {type(module).__name__} is no nn.Transformer; "
-            "leave them out"
+            f"from_torch: embeddings are given, but {type(module).__name__} is not an "
+            "nn.Transformer; leave them out"
         )
     if not isinstance(module, nn.TransformerEncoder | nn.TransformerDecoder):
         raise OptionError(
@@ -156,8 +156,8 @@ def _transformer(
         and isinstance(stacks[1], nn.TransformerDecoder)
     ):
         raise OptionError(
-            f"from_torch: the module has a {type(stacks[0]).__name__} and a "
-            f"{type(stacks[1]).__name__} of its own, expected torch's encoder and decoder"
+            f"from_torch: the module has the custom stacks {type(stacks[0]).__name__} and "
+            f"{type(stacks[1]).__name__}, expected torch's encoder and decoder"
         )
     reads = source.weight if target is None else target.weight
     writes, bias = (reads, None) if output is None else (output.weight, output.bias)
@@ -228,7 +228,7 @@ def _config(*stacks: Any, **words: Any) -> TransformerConfig:
     """The configuration of one stack of torch, or of an encoder and a decoder."""
     layers = [layer for stack in stacks for layer in stack.layers]
     if not layers:
-        raise OptionError("from_torch: the module has no layers, so it is of no shape")
+        raise OptionError("from_torch: the module has no layers, so its shape is unknown")
     norms = [one for one in (stack.norm for stack in stacks) if one is not None]
     for layer in layers:
         norms += [one for name, one in layer.named_children() if name.startswith("norm")]
@@ -254,8 +254,8 @@ def _config(*stacks: Any, **words: Any) -> TransformerConfig:
 def _same(what: str, found: list[Any]) -> Any:
     if len(set(found)) > 1:
         raise OptionError(
-            f"from_torch: {what} is not the same everywhere ({', '.join(map(str, found))}); our "
-            "layers are all of one shape"
+            f"from_torch: {what} is not the same in all layers ({', '.join(map(str, found))}); "
+            "regard's layers all have one shape"
         )
     return found[0]
 

@@ -103,8 +103,8 @@ class Decoder(nn.Module):
             raise ShapeError("Decoder: memory is missing; pass what the encoder returned")
         if memory is not None and not self.cross:
             raise ShapeError(
-                "Decoder: memory is given, but without cross no block looks at it; "
-                "make it Decoder(config)"
+                "Decoder: memory is given, but with cross=False no block attends to it; "
+                "use Decoder(config)"
             )
         if memory is not None and (
             memory.dim() != 3
@@ -180,7 +180,7 @@ class Embedding(nn.Module):
         if not found:
             raise OptionError(
                 f"Embedding.from_vectors: none of the {len(pieces):,} pieces is a word that has a "
-                "vector; are vectors and tokenizer of one language?"
+                "vector; are vectors and tokenizer of the same language?"
             )
         rows = torch.stack([torch.as_tensor(vectors[word]) for word in found.values()])
         made = cls(config)
