@@ -142,7 +142,7 @@ def test_files_of_different_length(tmp_path: Path, lines: int, others: int) -> N
     with pytest.raises(FileError) as caught:
         list(read_pairs(source, target))
     assert str(caught.value) == (
-        f"{source} has {lines} lines but {target} has {others}; line n of the one must be the "
+        f"{source} has {lines} lines but {target} has {others}; line n of one must be the "
         "translation of line n of the other"
     )
 

@@ -83,9 +83,9 @@ def test_what_is_kept_and_what_is_left_out(tmp_path: Path) -> None:
     )
     assert str(encoded.report) == (
         "11 pairs read, 4 kept\n"
-        "2 left out: empty on a side\n"
-        "2 left out: there before\n"
-        "1 left out: too unequal in length\n"
+        "2 left out: empty on one side\n"
+        "2 left out: duplicate\n"
+        "1 left out: lengths too different\n"
         "2 left out: too long, up to 30 tokens (lines 9, 10)\n"
         "18 source tokens, 8 target tokens"
     )
@@ -134,7 +134,7 @@ def test_unknown_tokens_are_counted(tmp_path: Path) -> None:
 def test_nothing_left(tmp_path: Path) -> None:
     for pairs, counts in (
         ([], "0 pairs read, 0 kept"),
-        ([("", "a"), ("", "b")], "2 pairs read, 0 kept; 2 left out: empty on a side"),
+        ([("", "a"), ("", "b")], "2 pairs read, 0 kept; 2 left out: empty on one side"),
     ):
         with pytest.raises(FileError) as caught:
             build(tmp_path, pairs)

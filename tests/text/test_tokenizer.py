@@ -232,7 +232,7 @@ def test_fewer_pieces_than_the_text_needs() -> None:
     text = ["ab ba e\u0301"]
     message = (
         "Tokenizer.train: size=7, but the text has 3 different characters, each of which needs a "
-        "place; ask for 8 or more"
+        "piece; ask for 8 or more"
     )
     with pytest.raises(OptionError) as caught:
         Tokenizer.train(text, 7)
@@ -283,9 +283,7 @@ def test_numbers_outside_the_vocabulary(number: int) -> None:
     for name in ("decode", "tokens"):
         with pytest.raises(OptionError) as caught:
             getattr(SMALL, name)([5, number])
-        assert str(caught.value) == (
-            f"Tokenizer.{name}: number {number} is not in a vocabulary of 100"
-        )
+        assert str(caught.value) == (f"Tokenizer.{name}: id {number} is not in a vocabulary of 100")
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="Multi30k is not beside the repository")

@@ -85,7 +85,7 @@ def changed(**changes: object) -> str:
         (SMALL._inner.to_str()[:-20].encode(), "not a tokenizer.json, or damaged"),
         (
             changed(vocab=[["<unk>", 0.0], ["a", -1.0]], unk_id=0).encode(),
-            r"numbers 0 to 3 are \['<unk>', 'a', None, None\], expected \['<pad>'",
+            r"ids 0 to 3 are \['<unk>', 'a', None, None\], expected \['<pad>'",
         ),
         (
             tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0}, "a")).to_str().encode(),

@@ -74,9 +74,9 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{counted(self.read, 'pair')} read, {self.kept:,} kept"]
         for count, reason in (
-            (self.empty, "empty on a side"),
-            (self.duplicate, "there before"),
-            (self.unequal, "too unequal in length"),
+            (self.empty, "empty on one side"),
+            (self.duplicate, "duplicate"),
+            (self.unequal, "lengths too different"),
         ):
             if count:
                 lines.append(f"{count:,} left out: {reason}")

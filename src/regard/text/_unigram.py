@@ -73,7 +73,7 @@ def train_unigram(lines: Iterable[str], size: int, fit: bool = False) -> tokeniz
     if characters > places:
         raise OptionError(
             f"Tokenizer.train: size={size:,}, but the text has {characters:,} different "
-            f"characters, each of which needs a place; ask for {size - places + characters:,} "
+            f"characters, each of which needs a piece; ask for {size - places + characters:,} "
             "or more"
         )
     scores = _learn(counts, max(places + len(SPACE), 0))

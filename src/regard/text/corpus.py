@@ -73,7 +73,7 @@ def _side_by_side(source: Path, target: Path) -> Iterator[tuple[str, str]]:
             counts = (number, most) if one is None else (most, number)
             raise FileError(
                 f"{source} has {counted(counts[0], 'line')} but {target} has {counts[1]:,}; line n "
-                "of the one must be the translation of line n of the other"
+                "of one must be the translation of line n of the other"
             )
         yield one, other
 

@@ -219,7 +219,7 @@ class Tokenizer:
         for i in numbers:
             if not 0 <= i < self.size:
                 raise OptionError(
-                    f"Tokenizer.{caller}: number {i} is not in a vocabulary of {self.size:,}"
+                    f"Tokenizer.{caller}: id {i} is not in a vocabulary of {self.size:,}"
                 )
         return numbers
 
@@ -291,11 +291,11 @@ def _check(path: str | Path, inner: tokenizers.Tokenizer) -> None:
     first = [inner.id_to_token(i) for i in range(len(SPECIALS))]
     if first != list(SPECIALS):
         raise FileError(
-            f"{path}: numbers 0 to {len(SPECIALS) - 1} are {first}, expected {list(SPECIALS)}; "
+            f"{path}: ids 0 to {len(SPECIALS) - 1} are {first}, expected {list(SPECIALS)}; "
             "it was not made by regard"
         )
     if sorted(inner.get_vocab().values()) != list(range(inner.get_vocab_size())):
-        raise FileError(f"{path}: the numbers of the pieces have gaps")
+        raise FileError(f"{path}: the ids of the pieces have gaps")
 
 
 def _is_unicode(text: str) -> bool:
