@@ -23,7 +23,7 @@ class TransformerConfig:
     128
     """
 
-    vocabulary: Annotated[int, "How many subwords there are, source and target together."] = 8000
+    vocabulary: Annotated[int, "Number of subwords, source and target together."] = 8000
     width: Annotated[int, "Width of the vectors throughout the model."] = 512
     encoder_depth: Annotated[int, "Blocks in the encoder."] = 6
     decoder_depth: Annotated[int, "Blocks in the decoder."] = 6
@@ -37,7 +37,7 @@ class TransformerConfig:
     ] = "relu"
     norm: Annotated[str, "Kind of norm: layernorm or rmsnorm."] = "layernorm"
     norm_place: Annotated[
-        str, "Norm before each sublayer, or after the sum with its input, as in the paper."
+        str, "Norm before each sublayer, or after the residual sum, as in the paper."
     ] = "after"
     final_norm: Annotated[
         bool | None,
@@ -50,7 +50,7 @@ class TransformerConfig:
         str,
         "How positions are encoded: sinusoidal, learned, rotary or alibi.",
     ] = "sinusoidal"
-    max_length: Annotated[int, "The longest sequence that learned positions have rows for."] = 1024
+    max_length: Annotated[int, "Maximum length of a sequence with learned positions."] = 1024
     tied: Annotated[bool, "Whether source, target and output embeddings are one matrix."] = True
     output_bias: Annotated[bool, "Whether the logits have a bias."] = False
     dropout: Annotated[
