@@ -43,7 +43,7 @@ def test_the_folder_opens(run: Run, more: list[str]) -> None:
         (["--model=model", "--output=x", "--to=onnx"], "export: --to onnx is unknown, expected ct"),
         (["--model=model", "--output=x", "--quantization=int3"], "quantization='int3', expected"),
         (["--model=gone", "--output=x"], "gone: no such folder"),
-        (["--model=model", "--output=model"], "export: model is there already; give a new folder"),
+        (["--model=model", "--output=model"], "export: model already exists; give a new folder"),
     ],
 )
 def test_bad_options_are_one_line(options: list[str], message: str, run: Run) -> None:

@@ -96,7 +96,7 @@ def test_options_go_before_the_file_and_the_file_before_the_preset(run: Train) -
     assert config["model"]["width"] == 16
     assert config["model"]["dropout"] == 0.3  # tiny's
     assert config["training"]["seed"] == 5
-    assert "10 of the 200 pairs are split off" in told
+    assert "10 of the 200 pairs are held out" in told
     picture = Path("run/progress.svg").read_text()
     assert picture.startswith("<svg")
     assert "Loss" in picture
@@ -107,7 +107,7 @@ def test_a_run_that_stops_early_has_a_picture_too(run: Train) -> None:
     options = ("--max-steps=90", "--patience=1", "--learning-rate=0")
     status, told = run("--config=recipe.toml", "--out=run", *options)
     assert status == 0, told
-    assert "No better in 1 validation: stopped after update 4; the best was 2." in told
+    assert "No improvement in 1 validation: stopped after update 4; the best was 2." in told
     assert Path("run/progress.svg").read_text().startswith("<svg")
 
 

@@ -58,13 +58,13 @@ def _field_missing(folder: Path) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a bit turned": (_flip, "model.safetensors: damaged: not what was written"),
-    "cut off": (_cut, "optimizer.safetensors: damaged: not what was written"),
+    "a bit turned": (_flip, "model.safetensors: damaged: its checksum does not match"),
+    "cut off": (_cut, "optimizer.safetensors: damaged: its checksum does not match"),
     "a file missing": (lambda f: (f / "model.safetensors").unlink(), "cannot be read: No such"),
     "no state": (lambda f: (f / "state.json").unlink(), "state.json: cannot be read: No such"),
     "no JSON": (lambda f: (f / "state.json").write_text("{"), "state.json: damaged: "),
-    "of another update": (_of_another, "state.json: damaged: it is of update 30"),
-    "a field missing": (_field_missing, "state.json: damaged: not what was written"),
+    "of another update": (_of_another, "state.json: damaged: it belongs to update 30"),
+    "a field missing": (_field_missing, "state.json: damaged: its checksum does not match"),
     "other JSON": (lambda f: (f / "state.json").write_text("[1]"), "state.json: damaged: "),
     "no step": (lambda f: (f / "state.json").write_text("{}"), "state.json: damaged: 'step'"),
 }
@@ -83,7 +83,7 @@ def test_damage_is_told_and_the_one_before_is_used(
     assert found is not None
     assert found.step == 10
     assert len(told) == 1
-    assert told[0].endswith("going back to the checkpoint before it")
+    assert told[0].endswith("using the checkpoint before it")
 
 
 def test_what_was_half_written_is_removed(checkpoints: Checkpoints, tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def test_folders_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "file").touch()
     for name in ("there", "there/file"):
-        with pytest.raises(FileError, match=rf"export: .*{name} is there already; give a new"):
+        with pytest.raises(FileError, match=rf"export: .*{name} already exists; give a new"):
             export_ctranslate2(sharp(CONFIG), tmp_path / name)
     with pytest.raises(FileError, match=r"export: cannot write .*/file/a/b: Not a directory"):
         export_ctranslate2(sharp(CONFIG), tmp_path / "there" / "file" / "a" / "b")

@@ -131,7 +131,9 @@ def test_a_checkpoint_of_another_model_is_refused(short: RunConfig, tmp_path: Pa
     told(replace(short, model=replace(short.model, width=16)), other)
     shutil.rmtree(out / "checkpoints")
     shutil.copytree(other / "checkpoints", out / "checkpoints")
-    words = r"step-00000004: of another model: output has shape \(40,16\), expected \(40,32\)"
+    words = (
+        r"step-00000004: belongs to another model: output has shape \(40,16\), expected \(40,32\)"
+    )
     with pytest.raises(FileError, match=words):
         told(longer(short, max_steps=6), out)
 
@@ -178,6 +180,6 @@ def test_damaged_checkpoints_do_not_pass_for_the_newest(short: RunConfig, tmp_pa
         with (checkpoints / f"step-{step:08d}" / "model.safetensors").open("ab") as file:
             file.write(b"x")
     said = told(often, out)
-    assert "going back to the checkpoint before it" in said
+    assert "using the checkpoint before it" in said
     assert "Resuming from the checkpoint of update 2." in said
     assert [path.name[-1] for path in sorted(checkpoints.iterdir())][-2:] == ["3", "4"]

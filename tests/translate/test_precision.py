@@ -82,7 +82,7 @@ def test_that_it_does_not_pay_is_said(
         monkeypatch.setattr(Precision, "pays", lambda precision, pays=pays: pays)
         config = replace(narrow, training=replace(narrow.training, max_steps=2))
         train(config, tmp_path / str(pays))
-        assert ("multiplies no faster in bfloat16" in capsys.readouterr().err) is not pays
+        assert ("gains nothing from bfloat16" in capsys.readouterr().err) is not pays
 
 
 def test_only_two_are_known() -> None:

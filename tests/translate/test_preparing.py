@@ -92,7 +92,7 @@ def test_a_corpus_that_adds_nothing_to_the_mix(tmp_path: Path) -> None:
 def test_a_stream_is_refused(config: RunConfig, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for field in ("source", "target", "valid_source", "valid_target"):
-        with pytest.raises(FileError, match=r"pipe is no file but a stream.*to a file first"):
+        with pytest.raises(FileError, match=r"pipe is a stream, not a file.*to a file first"):
             check_files(replace(config.data, **{field: tmp_path / "pipe"}))
 
 
@@ -107,15 +107,17 @@ def test_pairs_too_long_to_validate_on_are_named_by_their_lines(tmp_path: Path) 
         lines[line - 1] += " 7" * 40
     (tmp_path / "a.en").write_text("\n".join(lines))
     told = prepared(data, tmp_path / "after", 25)
-    assert "5 of the 100 pairs are split off" in told
-    assert "Of the validation part, for its loss: 5 pairs read, 3 kept" in told
+    assert "5 of the 100 pairs are held out" in told
+    assert "Validation pairs, for the loss: 5 pairs read, 3 kept" in told
     assert f"2 left out: too long, up to 42 tokens (lines {long[0]}, {long[1]})" in told
 
 
 def test_validating_on_all_that_is_trained_on_is_refused(config: RunConfig, tmp_path: Path) -> None:
     data = config.data
     same = replace(data, valid_source=data.source, valid_target=data.target)
-    with pytest.raises(FileError, match=r"all pairs of \S*train\.en are in the validation part"):
+    with pytest.raises(
+        FileError, match=r"all pairs of \S*train\.en are also in the validation set"
+    ):
         prepared(same, tmp_path / "run")
 
 
@@ -139,7 +141,7 @@ def test_the_same_tokenizer_written_otherwise_is_the_same(
 def test_few_pairs_are_counted_in_words(tmp_path: Path) -> None:
     (tmp_path / "a.en").write_text("a b c\n")
     data = DataConfig(tmp_path / "a.en", tmp_path / "a.en")
-    with pytest.raises(OptionError, match="1 pair is too few to split a validation part off"):
+    with pytest.raises(OptionError, match="1 pair is too few to hold out a validation set"):
         prepared(data, tmp_path / "run", 12)
     (tmp_path / "v.en").write_text("b a c\n")
     data = replace(data, valid_source=tmp_path / "v.en", valid_target=tmp_path / "v.en")

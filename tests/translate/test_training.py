@@ -108,7 +108,7 @@ def test_a_damaged_checkpoint_is_told_and_the_one_before_it_used(
     damaged.write_bytes(content)
     train(config, tmp_path / "run")
     told = capsys.readouterr().err
-    assert "model.safetensors: damaged: not what was written; going back" in told
+    assert "model.safetensors: damaged: its checksum does not match; using" in told
     assert "Resuming from the checkpoint of update 15." in told
     quietly(config, tmp_path / "whole")
     assert_same(tmp_path / "run", tmp_path / "whole")
@@ -142,7 +142,7 @@ def test_it_stops_early_when_nothing_gets_better(
 ) -> None:
     config = judged(longer(config, learning_rate=0.0, max_steps=200), patience=2)
     out = train(config, tmp_path / "run")
-    told = "No better in 2 validations: stopped after update 30; the best was 10.\n"
+    told = "No improvement in 2 validations: stopped after update 30; the best was 10.\n"
     assert told in capsys.readouterr().err
     log = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     assert max(line["step"] for line in log) == 30
@@ -236,7 +236,7 @@ def test_validation_sentences_are_split_off_and_said(
     config = replace(config, data=replace(config.data, valid_source="", valid_target=""))
     out = train(longer(config, max_steps=5), tmp_path / "run")
     told = capsys.readouterr().err
-    assert "30 of the 600 pairs are split off to validate on" in told
+    assert "30 of the 600 pairs are held out for validation" in told
     assert "570 pairs read" in told.replace("\n", " ")
     held = json.loads((out / "data" / "valid.json").read_text(encoding="utf-8"))
     assert len(held) == 30
@@ -311,7 +311,7 @@ def test_an_empty_corpus_is_refused(config: RunConfig, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.write_text("")
     data = replace(config.data, source=str(empty), target=str(empty))
-    with pytest.raises(FileError, match="no sentence pairs in it"):
+    with pytest.raises(FileError, match="no sentence pairs"):
         quietly(replace(config, data=data), tmp_path / "run")
 
 
@@ -387,7 +387,7 @@ def test_pairs_of_the_validation_part_are_left_out_and_said(
     )
     out = tmp_path / "run"
     train(replace(longer(config, max_steps=1), data=changed), out)
-    assert "1 left out: in the validation part as well" in capsys.readouterr().err
+    assert "1 left out: also in the validation set" in capsys.readouterr().err
 
 
 def test_sentences_without_a_position_are_left_out_and_said(
@@ -397,7 +397,7 @@ def test_sentences_without_a_position_are_left_out_and_said(
         config.model, position="learned", max_length=12))  # fmt: skip
     out = tmp_path / "run"
     train(narrow, out)
-    assert "Sentences of more than 11 subwords have no position: left out." in (
+    assert "Sentences of more than 11 subwords exceed the positions: left out." in (
         capsys.readouterr().err
     )
     quietly(narrow, out)  # which is the same run

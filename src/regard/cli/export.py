@@ -34,6 +34,6 @@ def export(
     if quantization is not None:
         raise OptionError("export: --quantization goes with --to ctranslate2 only")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise FileError(f"export: {output} exists already; give a new folder as --out")
+        raise FileError(f"export: {output} already exists; give a new folder as --out")
     Translator.load(model, precision="int8").save(output)
     note(f"wrote {output}; `regard translate --model {output} --precision int8` uses it")

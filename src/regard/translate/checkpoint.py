@@ -105,14 +105,14 @@ class Checkpoints:
         try:
             state = dict(json.loads(path.read_text(encoding="utf-8")))
             if state["step"] != step:
-                raise FileError(f"{path}: damaged: it is of update {state['step']}")
+                raise FileError(f"{path}: damaged: it belongs to update {state['step']}")
             if state.pop("digest", None) not in (None, _digest_of(state)):
-                raise FileError(f"{path}: damaged: not what was written")
+                raise FileError(f"{path}: damaged: its checksum does not match")
             digests, tensors = state["files"], {}
             for name in ("model", "optimizer"):
                 path = folder / f"{name}.safetensors"
                 if _digest(path) != digests[path.name]:
-                    raise FileError(f"{path}: damaged: not what was written")
+                    raise FileError(f"{path}: damaged: its checksum does not match")
                 tensors[name] = safetensors.torch.load_file(path)
             return Checkpoint(step, tensors["model"], tensors["optimizer"], state)
         except FileError:
@@ -130,7 +130,7 @@ class Checkpoints:
             try:
                 return self.read(step)
             except FileError as error:
-                say(f"{error}; going back to the checkpoint before it")
+                say(f"{error}; using the checkpoint before it")
         return None
 
     def keep(self, wanted: set[int]) -> None:

@@ -149,15 +149,15 @@ def _announced(
         "epochs": "{:,} epochs",
         "warmup": "a warm-up of {:,} updates (at most a tenth of the run)",
         "learning_rate": "learning rate {:g}",
-        "valid_every": "a validation every {:,}",
+        "valid_every": "validation every {:,} updates",
     }
     parts = [] if preset is None else [f"preset {preset}"]
     parts += [words[name].format(value) for name, value in chosen.items() if name not in given]
     if not parts:
-        return f"Nothing to choose from the {counted(round(size.pairs), 'pair')}: all is given."
+        return f"Nothing to choose for {counted(round(size.pairs), 'pair')}: every option is given."
     return (
         f"Chosen for {counted(round(size.pairs), 'pair')}: {', '.join(parts)}; "
-        "options override each."
+        "options override them."
     )
 
 
@@ -185,7 +185,9 @@ def write_pairs(pairs: Iterable[tuple[str, str]], folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         write_text(path, {".tsv": lambda: text}, "Translator.train")
     elif not path.exists() or path.read_text(encoding="utf-8") != text:
-        raise OptionError(f"Translator.train: {folder} holds a run on other pairs; change out")
+        raise OptionError(
+            f"Translator.train: {folder} holds a run on other pairs; give another out"
+        )
     return path
 
 

@@ -107,7 +107,7 @@ def export_ctranslate2(
         )
     _check(translator.model)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FileError(f"export: {folder} is there already; give a new folder")
+        raise FileError(f"export: {folder} already exists; give a new folder")
     spec = _spec(specs, translator.model, translator.tokenizer)
     spec.validate()
     spec.optimize(quantization)

@@ -64,7 +64,7 @@ def _acquire(path: Path) -> IO[str]:
                 time.sleep(0.2)
                 continue
             raise FileError(
-                f"train: a run is active in {path.parent}: {holder}; wait for its end, "
+                f"train: a run is active in {path.parent}: {holder}; wait for it to end, "
                 "stop it, or give another --out"
             ) from None
         except OSError:

@@ -53,25 +53,25 @@ def prepare(
     """
     total = sum(1 for _ in _pairs(data))
     if total == 0:
-        raise FileError(f"{_named(data)}: no sentence pairs in it")
+        raise FileError(f"{_named(data)}: no sentence pairs")
     if data.valid_source:
         given = read_pairs(data.valid_source, data.valid_target or None, context=data.context)
         held = dict(enumerate(given))
         chosen: set[int] = set()
         if not held:
-            raise FileError(f"{data.valid_source}: no sentence pairs in it")
+            raise FileError(f"{data.valid_source}: no sentence pairs")
     else:
         chosen = _split(total, seed)
         held = {i: pair for i, pair in enumerate(_pairs(data)) if i in chosen}
         say(
             f"No validation files: {len(held):,} of the {total:,} pairs "
-            f"{'is' if len(held) == 1 else 'are'} split off to validate on, and not trained on."
+            f"{'is' if len(held) == 1 else 'are'} held out for validation."
         )
     if tokenizer is None:
         say(f"Learning {vocabulary:,} subwords from {counted(total, 'pair')} …")
         lines = chain.from_iterable(_repeated(data, chosen, seed))
         tokenizer = Tokenizer.train(lines, vocabulary, data.subwords, fit=fit_vocabulary)
-    say(f"Cutting {counted(total, 'pair')} into subwords …")
+    say(f"Tokenising {counted(total, 'pair')} …")
     known = set(held.values())
     numbers = count()
     apart = [
@@ -83,7 +83,7 @@ def prepare(
     gaps = (held.get(i) for i in range(max(held) + 1))
     valid = EncodedPairs.build(gaps, tokenizer, folder / "data" / "valid", everything)
     if valid.report.kept < valid.report.read:
-        say(f"Of the validation part, for its loss: {valid.report}")
+        say(f"Validation pairs, for the loss: {valid.report}")
     write_text(
         folder / "data" / "valid.json",
         {".json": lambda: json.dumps(list(held.values()), ensure_ascii=False)},
@@ -117,12 +117,12 @@ def _write_training_part(
     except FileError:
         if both and not others:
             raise FileError(
-                f"train: all pairs of {_named(data)} are in the validation part as well, on which "
-                "nothing is trained; give other sentences to validate on, or none"
+                f"train: all pairs of {_named(data)} are also in the validation set, so none "
+                "is left to train on; give other validation files, or none"
             ) from None
         raise
     if both:
-        say(f"{both:,} left out: in the validation part as well")
+        say(f"{both:,} left out: also in the validation set")
     say(str(train.report))
     for (path, weight), size in zip(data.mix.items(), train.sizes, strict=False):
         say(f"{path}: {counted(size, 'pair')}, each {weight:g} times an epoch")
@@ -153,7 +153,7 @@ def check_files(data: DataConfig) -> None:
         for path in (source, target):
             if path and Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
                 raise FileError(
-                    f"train: {path} is no file but a stream, and the sentences are read more than "
+                    f"train: {path} is a stream, not a file, and the sentences are read more than "
                     "once; write them to a file first"
                 )
 
@@ -186,8 +186,8 @@ def open_prepared(folder: Path) -> Prepared:
     prepared = Prepared(tokenizer, train, valid, sources, targets)
     if tokenizer.fingerprint != train.tokenizer and not _encodes_alike(prepared):
         raise FileError(
-            f"{path}: not the tokenizer that cut the sentences in {folder / 'data'}; put that one "
-            "back, or train into a new folder"
+            f"{path}: not the tokenizer that encoded the sentences in {folder / 'data'}; "
+            "restore that one, or train into a new folder"
         )
     return prepared
 
@@ -236,8 +236,8 @@ def _split(total: int, seed: int) -> set[int]:
     count = min(SPLIT_OFF, total // 20)
     if count == 0:
         raise OptionError(
-            f"train: {counted(total, 'pair')} {'is' if total == 1 else 'are'} too few to split a "
-            "validation part off; give --valid-source and --valid-target"
+            f"train: {counted(total, 'pair')} {'is' if total == 1 else 'are'} too few to hold out "
+            "a validation set; give --valid-source and --valid-target"
         )
     drawn = np.random.Generator(np.random.PCG64(seed)).choice(total, count, replace=False)
     return set(drawn.tolist())

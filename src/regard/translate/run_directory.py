@@ -107,7 +107,7 @@ class RunDirectory:
             say(f"The shape of the model and its subwords are those of {start}.")
         longest = config.data.longest
         if longest < asked.data.longest:
-            say(f"Sentences of more than {longest:,} subwords have no position: left out.")
+            say(f"Sentences of more than {longest:,} subwords exceed the positions: left out.")
         prepare(
             config.data,
             config.model.vocabulary,

@@ -146,7 +146,7 @@ class Trainer:
             self.events.say(f"This run is finished: it has made {counters.step:,} updates.")
         if self._stale():
             self.events.say(
-                f"No better in {counted(counters.stale, 'validation')}: stopped after update "
+                f"No improvement in {counted(counters.stale, 'validation')}: stopped after update "
                 f"{counters.step:,}; the best was {counters.best_step:,}."
             )
         if self.workers.first:
@@ -297,14 +297,14 @@ class Trainer:
         """Resume from a checkpoint."""
         if misfit := self.state.misfit(found):
             raise FileError(
-                f"{self.directory.checkpoints.path(found.step)}: of another model: {misfit}; put "
-                "the checkpoints of this run back, or give another --out"
+                f"{self.directory.checkpoints.path(found.step)}: belongs to another model: "
+                f"{misfit}; restore the checkpoints of this run, or give another --out"
             )
         self.state.restore(found)
         if found.state.get("native", native.loaded()) != native.loaded():
             self.events.say(
-                "Native code was used before and is not available now, or the other way round: "
-                "the model will be as good, but not the same bit for bit."
+                "Native code was available before and is not now, or vice versa: the resumed "
+                "model will be as good, but not the same bit for bit."
             )
 
     def _finish(self) -> None:
@@ -337,7 +337,7 @@ class Trainer:
             return False
         if misfit := self.state.misfit(found):
             path = checkpoints.path(step)
-            self.events.say(f"{path}: of another model: {misfit}; continuing without it")
+            self.events.say(f"{path}: belongs to another model: {misfit}; continuing without it")
         return not misfit
 
     def _introduce(self, last: int) -> None:
@@ -360,8 +360,8 @@ class Trainer:
         )
         if not Precision(self.config.training.precision).pays():
             self.events.say(
-                "This processor multiplies no faster in bfloat16: with another --out, --precision "
-                "float32 is quicker."
+                "This processor gains nothing from bfloat16; with another --out, --precision "
+                "float32 is faster."
             )
 
     def _seconds_per_batch(self) -> float:
