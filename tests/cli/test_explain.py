@@ -168,8 +168,16 @@ def test_compare(run: Run) -> None:
         (["explain", TEXT, "--word=it", "--top=0"], OptionError, "--top 0, expected 1 or more"),
         (["explain", TEXT, "--html=x.html"], OptionError, "--word is missing"),
         (["explain", "--file=none.txt"], FileError, "none.txt"),
-        (["explain", TEXT, "--word=it", "--json", "--top=3"], OptionError, "--top does not go wit"),
-        (["explain", "--jsonl=a.jsonl", "--html=x.html"], OptionError, "--html does not go with"),
+        (
+            ["explain", TEXT, "--word=it", "--json", "--top=3"],
+            OptionError,
+            "--top cannot be used wit",
+        ),
+        (
+            ["explain", "--jsonl=a.jsonl", "--html=x.html"],
+            OptionError,
+            "--html cannot be used with",
+        ),
         (["explain", TEXT, "--word=it", "--svg=x.png"], OptionError, "that ends in .svg"),
         (["explain", "--jsonl=other.jsonl"], FileError, "other.jsonl: line 1: the text has no wor"),
         (["explain", "--jsonl=bad.jsonl"], FileError, "line 1 is not a JSON object"),

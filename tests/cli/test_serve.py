@@ -57,7 +57,7 @@ def start(model: Path) -> Iterator[Start]:
         )  # fmt: skip
         started.append(process)
         line = _out(process).readline()
-        found = re.fullmatch(r"regard: (http://\S+:\d+/)  \(Ctrl\+C ends\)\n", line)
+        found = re.fullmatch(r"regard: (http://\S+:\d+/)  \(Ctrl\+C to quit\)\n", line)
         assert found, (line, process.stderr and process.stderr.read())
         return process, found[1]
 
@@ -105,7 +105,7 @@ def test_the_log_names_requests_and_texts_only_if_asked(start: Start) -> None:
     process, address = start("--log-texts", "--longest", "50")
     ask(f"{address}api/words?secret", {"text": "zebra"})
     assert ask(f"{address}api/words", {"text": "x" * 51})[1] == {
-        "error": "text has 51 characters, but no more than 50 are read"
+        "error": "text has 51 characters, but the limit is 50"
     }
     process.terminate()
     _, err = process.communicate(timeout=WAIT)
@@ -148,14 +148,14 @@ def test_a_port_in_use(failing: Fail, model: Path) -> None:
     ("options", "sentence"),
     [
         (["--port", "70000"], "serve: --port 70000, expected 0 to 65535"),
-        (["--host", "203.0.113.7"], "serve: --host 203.0.113.7 is no address of this machine; "
-         "127.0.0.1 is seen by it alone"),
-        (["--host", "no such host"], "serve: --host no such host is no address of this machine; "
-         "127.0.0.1 is seen by it alone"),
+        (["--host", "203.0.113.7"], "serve: --host 203.0.113.7 is not an address of this machine; "
+         "127.0.0.1 accepts local connections only"),
+        (["--host", "no such host"], "serve: --host no such host is not an address of this "
+         "machine; 127.0.0.1 accepts local connections only"),
         (["--threads", "0"], "serve: --threads 0, expected 1 or more"),
         (["--workers", "0"], "serve: --workers 0, expected 1 or more"),
-        (["--workers", "2", "--threads", "2"], "serve: --workers 2 and --threads 2, but each of "
-         "several workers has one thread; give one of the two"),
+        (["--workers", "2", "--threads", "2"], "serve: --workers 2 and --threads 2, but with "
+         "several workers each has one thread; give only one of the two"),
         (["--longest", "0"], "Limits: text expected above 0, got 0"),
         (["--seconds", "nan"], "Limits: seconds expected above 0, got nan"),
     ],

@@ -156,8 +156,7 @@ def test_long_lines_are_split_and_that_is_said(run: Run, model: Path) -> None:
         "eins zwei drei vier fünf sechs! sieben acht neun zehn eins zwei!"
     )
     assert found.err == (
-        "regard: line 2 is longer than the 12 subwords that the model takes; "
-        "translated in 2 parts\n"
+        "regard: line 2 is longer than the model's limit of 12 subwords; translated in 2 parts\n"
     )
 
 
@@ -167,7 +166,7 @@ def test_translations_without_an_end_are_told(run: Run, model: Path, tmp_path: P
     save_model(tmp_path / "endless", translator.model)
     translator.tokenizer.save(tmp_path / "endless" / "tokenizer.json")
     found = run("--model=endless", stdin=b"one.\n")
-    assert found.err == "regard: line 1: the model found no end; cut off\n"
+    assert found.err == "regard: line 1: the model generated no end token; cut off\n"
     assert found.status == 0
 
 
@@ -205,10 +204,10 @@ def test_a_run_that_has_not_finished_is_told(run: Run, model: Path, tmp_path: Pa
         (["--model=M", "--alignment"], "translate: --alignment needs --json"),
         (["--model=M", "--top-k=3"], "translate: --top-k needs --sample"),
         (["--model=M", "--seed=3"], "translate: --seed needs --sample"),
-        (["--model=M", "--sample", "--beam=3"], "translate: --beam does not go with --sample"),
+        (["--model=M", "--sample", "--beam=3"], "translate: --beam cannot be used with --sample"),
         (
             ["--model=M", "--sample", "--length-penalty=1"],
-            "translate: --length-penalty does not go with --sample",
+            "translate: --length-penalty cannot be used with --sample",
         ),
         (["--model=M", "--beam=0"], "Beam: size=0, expected 1 or more"),
         (["--model=M", "--n-best=9"], "n_best=9 of a beam of 5; use a beam of 9 or more"),

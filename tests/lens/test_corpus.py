@@ -72,12 +72,12 @@ def test_a_complete_job_says_so(
     lines: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one = job("embed", lines, tmp_path / "out", rows=7)
-    for said in ("20 rows answered into", "is complete already (20 rows)"):
+    for said in ("20 rows answered into", "is already complete (20 rows)"):
         answer_all(one, 1, None)
         assert said in capsys.readouterr().err
     (tmp_path / "out" / "part-000001.parquet").unlink()
     answer_all(one, 1, None)
-    assert f"7 rows answered into {one.out}, where 13 were already" in capsys.readouterr().err
+    assert f"7 rows answered into {one.out} (13 were already there)" in capsys.readouterr().err
 
 
 def test_lines_that_are_no_json_are_told_and_the_rest_is_answered(tmp_path: Path) -> None:

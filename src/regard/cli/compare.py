@@ -13,8 +13,8 @@ from regard.models import POCKET
 
 def compare(
     word: Annotated[str, typer.Argument(help="The word; bat#2 is the second bat.")],
-    one: Annotated[str, typer.Argument(help="A text that has it.")],
-    other: Annotated[str, typer.Argument(help="Another text that has it.")],
+    one: Annotated[str, typer.Argument(help="A text with this word.")],
+    other: Annotated[str, typer.Argument(help="Another text with this word.")],
     model: Model = POCKET,
     json_: Json = False,
 ) -> None:

@@ -19,10 +19,10 @@ from regard.files import write_text
 
 def corpus(
     kind: Annotated[
-        str, typer.Option(help="reference, senses, both of them, or cues: more senses, to train.")
+        str, typer.Option(help="reference, senses, both, or cues: more senses, for training.")
     ] = "reference",
     split: Annotated[str, typer.Option(help="train or test.")] = "train",
-    n: Annotated[int, typer.Option("-n", help="Number of pairs, in all.")] = 1000,
+    n: Annotated[int, typer.Option("-n", help="Total number of pairs.")] = 1000,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     out: Annotated[
         Path | None, typer.Option(help="Output file: .tsv or .txt; .jsonl with --json.")

@@ -67,9 +67,9 @@ def explain(
     chosen = {"--method": method, "--layer": layer, "--head": head, "--top": top}
     pictures = {"--html": html, "--svg": svg, "--png": png}
     if json_:
-        refuse("explain", chosen, "does not go with --json, which has every number")
+        refuse("explain", chosen, "cannot be used with --json, which prints every number")
     if jsonl is not None:
-        reason = "does not go with --jsonl, which has every number"
+        reason = "cannot be used with --jsonl, which prints every number"
         refuse("explain", {**chosen, **pictures}, reason)
     check_endings("explain", html=html, svg=svg, png=png)
     from regard.cli.volume import answer_all

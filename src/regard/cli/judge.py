@@ -25,7 +25,7 @@ def judge(
         Path | None, typer.Option(help="Write JSON to this file; the same command resumes.")
     ] = None,
 ) -> None:
-    """Explanation methods side by side, scored by what cutting links really does.
+    """Explanation methods side by side, scored by the measured effect of cutting links.
 
     cuts, hidden: rank correlation with the loss when the links from the step to a word are cut, and
     when the word is hidden everywhere. deletion, insertion: the area of the curves when words are

@@ -39,7 +39,7 @@ def read_matrices(path: Path) -> dict[str, Any]:
         raise FileError(f"{path}: x is missing, one vector per word")
     words = given.get("words", [])
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise FileError(f"{path}: words is not a list of texts")
+        raise FileError(f"{path}: words is not a list of strings")
     for name in NAMES:
         if isinstance(given.get(name), list):
             with contextlib.suppress(ValueError, TypeError, RuntimeError, OverflowError):
@@ -97,7 +97,7 @@ def _csv(path: Path) -> dict[str, Any]:
             except ValueError as error:
                 raise FileError(f"{path}: line {number}: {error}") from None
             if not rows[-1]:
-                raise FileError(f"{path}: line {number}: no numbers; commas go between them")
+                raise FileError(f"{path}: line {number}: no numbers; separate them by commas")
             if len(rows[-1]) != len(rows[0]):
                 raise FileError(
                     f"{path}: line {number}: {len(rows[-1])} numbers, but {len(rows[0])} on the "

@@ -54,7 +54,7 @@ def score(
             "--tokenize": tokenize,
             "--lowercase": lowercase or None,
         }
-        refuse("score", of_texts, "does not go with --contrastive")
+        refuse("score", of_texts, "cannot be used with --contrastive")
         _contrastive(contrastive, model or POCKET, context or 0, json_)
         return
     refuse("score", {"--model": model, "--context": context}, "needs --contrastive")
@@ -98,8 +98,8 @@ def _closeness(
     name = STDIN if hypothesis is None else str(hypothesis)
     if len(said) != len(right):
         raise FileError(
-            f"{name} has {len(said):,} lines but {reference} has {len(right):,}; line n of the one "
-            "must be the translation that line n of the other is compared with"
+            f"{name} has {len(said):,} lines but {reference} has {len(right):,}; line n of "
+            "each must translate the same sentence"
         )
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)  # its warnings name Python options
     if tokenize != "none" and 2 * sum(line.endswith(" .") for line in said) > len(said):

@@ -67,8 +67,8 @@ def serve(
             raise OptionError(f"serve: {option} {value}, expected 1 or more")
     if workers is not None and workers > 1 and threads is not None and threads > 1:
         raise OptionError(
-            f"serve: --workers {workers} and --threads {threads}, but each of several workers has "
-            "one thread; give one of the two"
+            f"serve: --workers {workers} and --threads {threads}, but with several workers each "
+            "has one thread; give only one of the two"
         )
     import torch
 
@@ -118,7 +118,7 @@ def _has_browser() -> bool:
 
 
 def _started(address: str) -> None:
-    print(f"regard: {address}  (Ctrl+C ends)", flush=True)
+    print(f"regard: {address}  (Ctrl+C to quit)", flush=True)
 
 
 def _log(every: bool) -> None:

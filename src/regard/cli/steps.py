@@ -68,10 +68,10 @@ def steps(
             raise OptionError(f"steps: --example {example} is unknown, expected worked")
         result, origin = worked(), ""
         if mask is not None or heads > 1 or score is not None or basic or vectors:
-            raise OptionError("steps: --example worked is as it is; use --matrix for your own")
+            raise OptionError("steps: --example worked takes no other options; use --matrix")
     elif matrix is not None:
         own = {"--vectors": vectors, "--basic": basic or None}
-        refuse("steps", own, "does not go with --matrix, which has its own")
+        refuse("steps", own, "cannot be used with --matrix, which has its own")
         given = read_matrices(matrix)
         result = take_steps(**given, heads=heads, mask=mask, score=score)
         origin = f"Numbers from {matrix}."

@@ -24,7 +24,7 @@ PANELS = {"data": "Data", "model": "Model", "training": "Training", "validation"
 
 
 def train(**given: Any) -> None:
-    """Train a translation model; the same command again resumes where it was stopped."""
+    """Train a translation model; run the same command again to resume."""
     from regard.translate.training import train as run
     from regard.translate.workers import Workers
 

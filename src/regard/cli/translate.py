@@ -62,7 +62,7 @@ def translate(
         int | None, typer.Option(help="Batches translated in parallel. [one per core]")
     ] = None,
     precision: Annotated[
-        str, typer.Option(help="Of matrix products: float32, bfloat16 or int8.")
+        str, typer.Option(help="Precision of matrix products: float32, bfloat16 or int8.")
     ] = "float32",
     alignment: Annotated[
         bool, typer.Option("--alignment", help="With --json: add the word alignment.")
@@ -115,7 +115,7 @@ def _lines(source: str | None, output: Path | None) -> Iterator[list[str]]:
     """The lines to translate, in chunks: of a file, of standard input, or one sentence."""
     if source is None:
         if sys.stdin is not None and sys.stdin.isatty():
-            note("write a sentence and press Enter; Ctrl+D ends")
+            note("type a sentence and press Enter; Ctrl+D to end")
         return line_chunks(None)
     path = Path(source)
     is_sentence = any(c.isspace() for c in source) and not os.path.lexists(path)
@@ -157,7 +157,7 @@ def _strategy(
     wanted, other = (of_sampling, of_beam) if sample else (of_beam, of_sampling)
     flags = {f"--{name.replace('_', '-')}": value for name, value in other.items()}
     flags["--beam"] = flags.pop("--size", None)
-    refuse("translate", flags, f"{'does not go with' if sample else 'needs'} --sample")
+    refuse("translate", flags, f"{'cannot be used with' if sample else 'needs'} --sample")
     given: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
     return Sampling(**given) if sample else Beam(**given)
 
@@ -204,11 +204,11 @@ def _remark(number: int, one: Translation, longest: int) -> None:
     """Note if a translation is in parts, or cut off."""
     if one.parts > 1:
         note(
-            f"line {number} is longer than the {longest} subwords that the model takes; "
+            f"line {number} is longer than the model's limit of {longest} subwords; "
             f"translated in {one.parts} parts"
         )
     if not one.ended:
-        note(f"line {number}: the model found no end; cut off")
+        note(f"line {number}: the model generated no end token; cut off")
 
 
 class _Progress:

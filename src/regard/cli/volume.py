@@ -15,7 +15,7 @@ def answer_all(job: Job, workers: int | None, ray: str | None) -> None:
     """Run a job, with a progress bar on a terminal and a summary at the end."""
     chunks, before = start(job), finished(job)
     if not chunks:
-        note(f"{job.out} is complete already ({counted(before, 'row')})")
+        note(f"{job.out} is already complete ({counted(before, 'row')})")
         return
     total, rows, failed = sum(chunk.rows for chunk in chunks), 0, 0
     console = Console(stderr=True)
@@ -28,7 +28,7 @@ def answer_all(job: Job, workers: int | None, ray: str | None) -> None:
             bar.advance(task, done)
     said = f"{counted(rows, 'row')} answered into {job.out}"
     if before:
-        said += f", where {before:,} were already"
+        said += f" ({before:,} were already there)"
     if failed:
-        said += f", of which {failed:,} failed; their column error says why"
+        said += f"; {failed:,} failed, see the column error"
     note(said)

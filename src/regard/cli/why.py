@@ -41,7 +41,7 @@ def why(
     svg: Annotated[Path | None, typer.Option(help="Write the figure.")] = None,
     json_: Json = False,
 ) -> None:
-    """Where it looked, whether that matters, and how it was computed.
+    """Where the model looked, whether it matters, and how it was computed.
 
     regard why "The animal didn't cross the street because it was too tired." --word es
     """
