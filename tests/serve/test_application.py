@@ -185,7 +185,7 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("explain", {"text": TEXT}, 400, "word is missing"),
     ("explain", {"text": TEXT, "word": None}, 400, "word is missing"),
     ("explain", {"text": 5, "word": "it"}, 400, "text is a number, expected a string"),
-    ("explain", {"text": " \n", "word": 0}, 400, "text is empty; give it at least a word"),
+    ("explain", {"text": " \n", "word": 0}, 400, "text is empty; give it at least one word"),
     ("explain", {"text": "\ud800", "word": 0}, 400, "text has characters that are not Unicode"),
     ("explain", {"text": TEXT, "word": "\udfff"}, 400, "word has characters that are not Unicode"),
     ("explain", {"text": TEXT, "word": True}, 400,
@@ -203,9 +203,9 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("explain", {"text": TEXT, "word": 1, "tokens": "yes"}, 400,
      "tokens is a string, expected true or false"),
     ("explain", {"text": "a" * 2001, "word": 0}, 413,
-     "text has 2,001 characters, but no more than 2,000 are read"),
+     "text has 2,001 characters, but the limit is 2,000"),
     ("explain", {"text": TEXT, "word": "a" * 201}, 413,
-     "word has 201 characters, but no more than 200 are read"),
+     "word has 201 characters, but the limit is 200"),
     ("steps", {**CELL, "layer": -1}, 400, "layer is -1, expected a whole number from 0"),
     ("steps", {**CELL, "layer": "0"}, 400, "layer is a string, expected a whole number from 0"),
     ("steps", {**CELL, "layer": 9}, 422, "steps: layer 9"),
@@ -217,9 +217,9 @@ REFUSED: list[tuple[str, Any, int, str]] = [
      "instead is a number, expected a string"),
     ("cut", {"text": TEXT, "links": [[0, 99]]}, 422,
      "word 99, but the text has 12, numbered from 0"),
-    ("cut", {"text": TEXT, "links": []}, 400, "links expected pairs of numbers of words, [["),
-    ("cut", {"text": TEXT, "links": [[0, -1]]}, 400, "links expected pairs of numbers of words"),
-    ("cut", {"text": TEXT, "links": {"0": 1}}, 400, "links expected pairs of numbers of words"),
+    ("cut", {"text": TEXT, "links": []}, 400, "links expected pairs of word numbers, [["),
+    ("cut", {"text": TEXT, "links": [[0, -1]]}, 400, "links expected pairs of word numbers"),
+    ("cut", {"text": TEXT, "links": {"0": 1}}, 400, "links expected pairs of word numbers"),
     ("cut", {"text": TEXT, "links": [[0, 1]] * 65}, 413,
      "links has 65 links, but no more than 64 are cut at once"),
     ("compare", {"word": 1, "one": TEXT, "other": OTHER}, 400,
@@ -300,7 +300,7 @@ def test_unknown_addresses(client: Any, path: str) -> None:
 def test_other_methods(client: Any) -> None:
     reply = client.plain.get("/api/why")
     assert reply.status_code == 405
-    assert reply.json() == {"error": "this address takes another method"}
+    assert reply.json() == {"error": "this address does not accept this method"}
     assert reply.headers["allow"] == "POST"
 
 

@@ -253,7 +253,7 @@ def test_what_the_server_refuses_is_told(opened: Opened) -> None:
     assert "<img>" in page.locator(".told.failed").inner_text()
     page.fill(".field", " ")
     page.keyboard.press("Enter")
-    page.wait_for_selector('.told:has-text("text is empty; give it at least a word")')
+    page.wait_for_selector('.told:has-text("text is empty; give it at least one word")')
     assert asked(page, TEXT)
     assert page.locator("img").count() == 0
 

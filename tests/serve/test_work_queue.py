@@ -105,7 +105,7 @@ def test_too_many_are_refused() -> None:
     done, sentence, waiting = asyncio.run(main())
     assert done == [True] * 4
     assert waiting == 2
-    assert sentence == "2 requests are waiting already, and no more may; try again in a moment"
+    assert sentence == "2 requests are already waiting, which is the limit; try again in a moment"
 
 
 def test_what_takes_too_long_is_stopped_and_frees_the_place() -> None:
@@ -122,8 +122,8 @@ def test_what_takes_too_long_is_stopped_and_frees_the_place() -> None:
         return refused.value.sentence
 
     assert asyncio.run(main()) == (
-        "not done after 0.2 seconds, which is the limit; "
-        "ask about a shorter text, or when there is less to do"
+        "not finished after 0.2 seconds, which is the limit; "
+        "ask about a shorter text, or try again later"
     )
     assert hooks() == before
 
@@ -201,7 +201,9 @@ def test_the_time_of_a_request_is_limited(
 ) -> None:
     client = checked(Slow(translator), Limits(seconds=1.0))
     said = client.refused("/api/heads", 503, json={"text": TEXT})
-    assert said.startswith("not done after 1 seconds, which is the limit; ask about a shorter text")
+    assert said.startswith(
+        "not finished after 1 seconds, which is the limit; ask about a shorter text"
+    )
     assert client.get("/api/health").json()["status"] == "ok"
 
 
@@ -227,7 +229,7 @@ def test_processes_work_side_by_side_and_one_that_is_killed_is_replaced() -> Non
         found = await asyncio.gather(*(works.done(nap, never) for _ in range(4)))
         assert len(set(found)) == 2
         assert os.getpid() not in found
-        with pytest.raises(RefusedError, match="a process of the server was killed; ask again"):
+        with pytest.raises(RefusedError, match="a server process was killed; try again"):
             await works.done(functools.partial(os._exit, 3), never)
         assert await works.done(os.getpid, never) not in {*found, os.getpid()}
         with pytest.raises(GoneError):

@@ -44,7 +44,7 @@ class Analysis:
                 f"lens: target={target!r}, but {type(adapter.model).__name__} does not translate"
             )
         if target is not None and not target.strip():
-            raise OptionError("lens: the target is empty; give it at least a word")
+            raise OptionError("lens: the target is empty; give it at least one word")
         self._target = target
 
     @cached_property

@@ -11,7 +11,7 @@ def read(adapter: ModelAdapter, text: str, tokens: bool = False) -> Reading:
     if not isinstance(text, str):
         raise OptionError(f"lens: text is {type(text).__name__}, expected a string")
     if not text.strip():
-        raise OptionError("lens: the text is empty; give it at least a word")
+        raise OptionError("lens: the text is empty; give it at least one word")
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -80,9 +80,7 @@ class Answers:
         for text in texts:
             count = len(self._lens.words(text, tokens=True))
             if count > self._most:
-                raise too_large(
-                    f"the text has {count:,} tokens, but no more than {self._most:,} are read"
-                )
+                raise too_large(f"the text has {count:,} tokens, but the limit is {self._most:,}")
 
     def words(self, asked: Asked) -> Work:
         """The words of a text, as the model reads it."""

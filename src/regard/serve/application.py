@@ -231,5 +231,8 @@ async def _no_such(request: Request, error: Exception) -> Response:
     """404 and 405, as JSON."""
     assert isinstance(error, HTTPException)  # the one class it handles
     status = error.status_code
-    said = {404: "there is nothing at this address", 405: "this address takes another method"}
+    said = {
+        404: "there is nothing at this address",
+        405: "this address does not accept this method",
+    }
     return replies.error(status, said.get(status, HTTPStatus(status).phrase), error.headers)

@@ -59,7 +59,7 @@ async def _bytes(request: Request, limits: Limits) -> bytes:
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is not a number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 class Asked:
@@ -77,7 +77,7 @@ class Asked:
         """A text."""
         value = self._string(name, self._limits.text)
         if not value.strip():
-            raise malformed(f"{name} is empty; give it at least a word")
+            raise malformed(f"{name} is empty; give it at least one word")
         self.texts.append(value)
         return value
 
@@ -113,7 +113,7 @@ class Asked:
         pairs = value if isinstance(value, list) else []
         if not pairs or not all(_is_pair(one) for one in pairs):
             raise malformed(
-                "links expected pairs of numbers of words, [[attending word, attended word], …]"
+                "links expected pairs of word numbers, [[attending word, attended word], …]"
             )
         if len(pairs) > self._limits.links:
             raise too_large(
@@ -149,9 +149,7 @@ class Asked:
         if not isinstance(value, str):
             raise malformed(f"{name} is {_kind(value)}, expected a string")
         if len(value) > longest:
-            raise too_large(
-                f"{name} has {len(value):,} characters, but no more than {longest:,} are read"
-            )
+            raise too_large(f"{name} has {len(value):,} characters, but the limit is {longest:,}")
         try:
             value.encode()
         except UnicodeEncodeError:

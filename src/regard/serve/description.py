@@ -52,7 +52,7 @@ def _questions(limits: Limits) -> dict[str, Schema]:
         "description": "as it is written (it#2 is the second it), or its number",
     }
     tokens = {**FLAG, "description": "treat every subword as a word"}
-    each = {**FLAG, "description": "cut the strongest links of all layers, too, one at a time"}
+    each = {**FLAG, "description": "also cut the strongest links of all layers, one at a time"}
     cell = dict.fromkeys(("layer", "head"), FROM_0)
     link = {**_array(FROM_0), "minItems": 2, "maxItems": 2}
     links = {
@@ -89,7 +89,7 @@ def _questions(limits: Limits) -> dict[str, Schema]:
         ),
         "translate": _post("The translation of a text", alone, "Translation"),
         "cut": _post(
-            "What the model says without some links",
+            "What the model writes without some links",
             _object({"text": text, "links": links}),
             "Cut",
         ),
@@ -214,7 +214,7 @@ REFUSED = {
     "413": "The body, a text or the number of links is beyond the limits",
     "415": "The Content-Type is not application/json",
     "421": "The Host header is not a name of this server",
-    "422": "Understood, but there is no answer: no such word, cell or translation",
+    "422": "The request is valid, but has no answer: no such word, cell or translation",
     "500": "The server failed",
     "503": "Too many requests are waiting, or it took too long",
 }

@@ -35,7 +35,8 @@ def bound(host: str, port: int) -> socket.socket:
         )[0]
     except (socket.gaierror, UnicodeError):
         raise OptionError(
-            f"serve: --host {host} is no address of this machine; 127.0.0.1 is seen by it alone"
+            f"serve: --host {host} is not an address of this machine; "
+            "127.0.0.1 accepts local connections only"
         ) from None
     made = socket.socket(family, kind, protocol)
     try:
@@ -97,7 +98,10 @@ def _reason(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {port} of {host} is in use; choose another with --port, or 0 for a free one"
     if error.errno == errno.EACCES:
-        return f"port {port} is not open to this user; choose one above 1023 with --port"
+        return f"this user may not open port {port}; choose one above 1023 with --port"
     if error.errno == errno.EADDRNOTAVAIL:
-        return f"--host {host} is no address of this machine; 127.0.0.1 is seen by it alone"
+        return (
+            f"--host {host} is not an address of this machine; "
+            "127.0.0.1 accepts local connections only"
+        )
     return f"cannot listen at {host}, port {port}: {error.strerror}"

@@ -118,7 +118,7 @@ class WorkQueue(Generic[Q, A]):
         except StoppedError:
             raise self._too_slow() from None
         except BrokenExecutor:
-            raise busy("a process of the server was killed; ask again") from None
+            raise busy("a server process was killed; try again") from None
         finally:
             left.cancel()
             if not item.answer.done():
@@ -195,7 +195,7 @@ class WorkQueue(Generic[Q, A]):
     def _take(self) -> int:
         if not self._free:
             raise busy(
-                f"{self._limits.waiting} requests are waiting already, and no more may; "
+                f"{self._limits.waiting} requests are already waiting, which is the limit; "
                 "try again in a moment"
             )
         slot = self._free.pop()
@@ -204,8 +204,8 @@ class WorkQueue(Generic[Q, A]):
 
     def _too_slow(self) -> RefusedError:
         return busy(
-            f"not done after {self._limits.seconds:g} seconds, which is the limit; "
-            "ask about a shorter text, or when there is less to do"
+            f"not finished after {self._limits.seconds:g} seconds, which is the limit; "
+            "ask about a shorter text, or try again later"
         )
 
 
