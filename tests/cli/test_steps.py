@@ -222,7 +222,7 @@ def test_windows_and_causal(run: Run) -> None:
     wide, whole = (numbers(run, sentence, *window) for window in (("--window", "4"), ()))
     np.testing.assert_allclose(wide["weights"], whole["weights"], rtol=1e-12)
     text = run(sentence, "--window", "2", "--word", "a").out
-    assert text.count("may not look: -∞") == 2
+    assert text.count("masked: -∞") == 2
 
 
 def test_heads(run: Run) -> None:

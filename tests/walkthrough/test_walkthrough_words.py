@@ -24,8 +24,8 @@ def test_a_masked_word_is_told_apart() -> None:
     third = s.of("a").steps[2]
     assert third.table.columns[-1] == "bias and mask"
     told = [row[-1] for row in third.table.rows]
-    assert told == ["0.0000", "0.0000", *["may not look: -∞"] * 3]
-    assert third.note == "3 of 5 words may not be looked at."
+    assert told == ["0.0000", "0.0000", *["masked: -∞"] * 3]
+    assert third.note == "3 of 5 words are masked."
     fourth = s.of("a").steps[3]
     assert [row[1] for row in fourth.table.rows][2:] == [-math.inf] * 3
     assert "-∞" in str(s.of("a"))
@@ -53,7 +53,7 @@ def test_a_word_with_nothing_to_see() -> None:
     assert s.weights[1].tolist() == [0.0, 0.0, 0.0]
     assert s.output[1].tolist() == [0.0, 0.0]
     told = s.of("cat")
-    assert told.steps[3].formula == "there is nothing to look at, so every weight is 0"
+    assert told.steps[3].formula == "there is nothing to attend to, so every weight is 0"
     assert [row[1] for row in told.steps[3].table.rows] == [0.0, 0.0, 0.0]
     assert "sum to 1" not in str(told)
     assert "nan" not in str(told) + told.html() + told.latex()
@@ -232,12 +232,12 @@ BAD: dict[str, tuple[Callable[[], Steps], type[Exception], str]] = {
     "ragged": (
         lambda: steps([[1.0, 2.0], [3.0]]),
         ShapeError,
-        "steps: x is ragged: row 1 has 1 numbers and row 0 has 2; give rows of one length",
+        "steps: x is ragged: row 1 has 1 numbers and row 0 has 2; give rows of equal length",
     ),
     "ragged-weights": (
         lambda: steps([[1.0, 2.0]], [[1.0], [2.0, 3.0]]),
         ShapeError,
-        "steps: w_q is ragged: row 1 has 2 numbers and row 0 has 1; give rows of one length",
+        "steps: w_q is ragged: row 1 has 2 numbers and row 0 has 1; give rows of equal length",
     ),
     "text": (
         lambda: steps([[1.0, "two"]]),

@@ -55,7 +55,7 @@ cat, word 2 of 3: the cat sat
    sat    0.8660    2.3774  0.2391
    They are positive and sum to 1.0000.
 
-5. Values times weights: each value by its weight; what hardly matters is drowned out
+5. Values times weights: each value times its weight; small weights contribute little
    word   weight          value          weight × value
    the    0.2180  [0.6 0.5 0.4]   [0.1308 0.109 0.0872]
    cat ←  0.5428    [0.8 1 1.2]  [0.4343 0.5428 0.6514]
@@ -64,7 +64,7 @@ cat, word 2 of 3: the cat sat
 6. Sum: z(cat) = Σ weight × value
    word                       z
    cat   [0.6847 0.7953 0.8582]
-   This goes on to the next layer."""
+   This is passed on to the next layer."""
 
 
 def test_the_account_of_a_word_to_the_letter() -> None:
@@ -264,6 +264,6 @@ def test_the_softmax_on_the_page_gives_the_weights(wanted: list[float], dtype: t
 
 def test_taking_the_largest_away_is_explained() -> None:
     s = steps([[1000.0], [1.0]])
-    assert "taking the largest away changes nothing" in str(s.of(0))
+    assert "subtracting the largest changes nothing" in str(s.of(0))
     assert "e^(scaled − largest)" in str(s.of(0))
     assert "largest" not in str(steps([[1.0], [2.0]]).of(0))

@@ -182,7 +182,7 @@ class MultiHeadAttention(nn.Module):
                 for one, name in zip(("x", c, c), "QKV", strict=True)
             ]
             if isinstance(self.position, Rotary):
-                made[:2] = [f"{how}, turned by its position" for how in made[:2]]
+                made[:2] = [f"{how}, rotated by its position" for how in made[:2]]
             return Steps(x, seen, words, context=context_words, made=made, combine=self._combine)
 
     @classmethod

@@ -90,7 +90,7 @@ def steps(
     if q.shape[-1] != k.shape[-1] and isinstance(how, Scaled | ScaledDot | Cosine | Gaussian):
         raise ShapeError(
             f"steps: w_q has d_out={q.shape[-1]} but w_k has d_out={k.shape[-1]}; queries are "
-            "compared with keys, so give both one width"
+            "compared with keys, so give both the same width"
         )
     seen = look(q, k, v, mask=mask, bias=bias, score=how)
     if not bool(seen.output.isfinite().all()):
@@ -108,7 +108,7 @@ def steps(
     combine = None if w_o is None else (lambda z: z @ w_o)
     made = [f"x {name.upper()}" if name in given else "x" for name in ("w_q", "w_k", "w_v")]
     if isinstance(position, Rotary):
-        made[:2] = [f"{how}, turned by its position" for how in made[:2]]
+        made[:2] = [f"{how}, rotated by its position" for how in made[:2]]
     return Steps(x, seen, words, made=made, combine=combine)
 
 
@@ -125,7 +125,9 @@ def _matrix(name: str, values: Numbers) -> Float[Tensor, "rows columns"]:
     except (ValueError, TypeError, RuntimeError, OverflowError):
         raise ShapeError(f"steps: {name} {_unlike_a_matrix(values)}") from None
     if matrix.is_complex():
-        raise OptionError(f"steps: {name} has complex numbers; give its real part or its size")
+        raise OptionError(
+            f"steps: {name} has complex numbers; give its real part or absolute value"
+        )
     if matrix.dim() != 2 or matrix.numel() == 0:
         raise ShapeError(
             f"steps: {name} has shape {shape(matrix)}, expected rows and columns; "
@@ -150,7 +152,7 @@ def _check_words(words: Sequence[str] | None) -> None:
         )
     for word in words or ():
         if not isinstance(word, str):
-            raise OptionError(f"steps: words has {word!r}, expected texts; use str(word)")
+            raise OptionError(f"steps: words has {word!r}, expected strings; use str(word)")
 
 
 def _unlike_a_matrix(values: Numbers) -> str:
@@ -163,7 +165,7 @@ def _unlike_a_matrix(values: Numbers) -> str:
         if len(row) != len(rows[0]):
             return (
                 f"is ragged: row {i} has {len(row)} numbers and row 0 has {len(rows[0])}; "
-                "give rows of one length"
+                "give rows of equal length"
             )
         for j, value in enumerate(row):
             if isinstance(value, int) and abs(value) > 2**63:

@@ -57,7 +57,7 @@ def _six(s: Steps, i: int, head: int) -> list[Step]:
         _step_4(masked, weights, table),
         Step(
             "Values times weights",
-            "each value by its weight; what hardly matters is drowned out",
+            "each value times its weight; small weights contribute little",
             table(
                 ("word", "weight", "value", "weight × value"),
                 weights.tolist(),
@@ -69,7 +69,9 @@ def _six(s: Steps, i: int, head: int) -> list[Step]:
             "Sum",
             f"z({word}) = Σ weight × value",
             Table(("word", "z"), ((word, _row(s.heads[head][i] if s.count > 1 else s.heads[i])),)),
-            note="This goes on to the next layer." if s.count == 1 and s.combine is None else "",
+            note="This is passed on to the next layer."
+            if s.count == 1 and s.combine is None
+            else "",
         ),
     ]
 
@@ -129,11 +131,11 @@ def _step_3(
         columns += ("bias and mask",)
         bias = (masked - scaled).tolist()
         cells.append(
-            ["may not look: -∞" if no else number(b) for no, b in zip(hidden, bias, strict=True)]
+            ["masked: -∞" if no else number(b) for no, b in zip(hidden, bias, strict=True)]
         )
     note = ""
     if bool(hidden.any()):
-        note = f"{int(hidden.sum())} of {len(hidden)} words may not be looked at."
+        note = f"{int(hidden.sum())} of {len(hidden)} words are masked."
     return Step("Scaling", formula, table(columns, *cells), note)
 
 
@@ -142,7 +144,7 @@ def _step_4(masked: Tensor, weights: Tensor, table: Callable[..., Table]) -> Ste
     if highest == -torch.inf:
         return Step(
             "Softmax",
-            "there is nothing to look at, so every weight is 0",
+            "there is nothing to attend to, so every weight is 0",
             table(("word", "weight"), weights.tolist()),
         )
     powers = torch.exp(masked)
@@ -156,7 +158,7 @@ def _step_4(masked: Tensor, weights: Tensor, table: Callable[..., Table]) -> Ste
         cells[1] = powers.tolist()
         formula = (
             f"e^(scaled − largest) over their sum, {number(powers.sum().item())}; "
-            "taking the largest away changes nothing and keeps the numbers small"
+            "subtracting the largest changes nothing and keeps the numbers small"
         )
     note = f"They are positive and sum to {weights.sum().item():.4f}."
     return Step("Softmax", formula, table(columns, *cells), note)
@@ -181,7 +183,7 @@ def matrices(s: Steps) -> Account:
     of_q, of_k, of_v = (how[0].upper() + how[1:] for how in s.made)
     sums = "every row sums to 1"
     if bool((s.weights.sum(-1) == 0).any()):
-        sums = "every row sums to 1, or is 0 where there is nothing to look at"
+        sums = "every row sums to 1, or is 0 where there is nothing to attend to"
     output = "weights times V"
     if s.count > 1:
         output += ", the heads side by side"
