@@ -17,37 +17,37 @@ def test_errors(x: Tensor) -> None:
         (
             [(0, 9)],
             {},
-            "cut: the link (0, 9) never came up: there were 5 queries and 5 keys, numbered from 0, "
-            "in 'layers.0', 'layers.1', 'layers.2'",
+            "cut: the link (0, 9) never occurred: there were 5 queries and 5 keys, numbered from "
+            "0, in 'layers.0', 'layers.1', 'layers.2'",
         ),
         (
             [(0, 9), (9, 0), (0, 1)],
             {"layers": "layers.1"},
-            "cut: the link (0, 9) never came up, nor did 1 more: there were 5 queries and 5 keys, "
+            "cut: the link (0, 9) never occurred, nor did 1 more: there were 5 queries and 5 keys, "
             "numbered from 0, in 'layers.1'",
         ),
         (
             [(0, 1)],
             {"layers": 7},
-            "cut: the link (0, 1) never came up: no self-attention was seen in layer 7; there was "
+            "cut: the link (0, 1) never occurred: no self-attention was seen in layer 7; there was "
             "self-attention in 'layers.0', 'layers.1', 'layers.2'",
         ),
         (
             [(0, [1, 2])],
             {"kind": "cross"},
-            "cut: the link (0, [1, 2]) never came up: no cross-attention was seen in the model; "
-            "there was self-attention in 'layers.0', 'layers.1', 'layers.2' (say kind='self' to "
+            "cut: the link (0, [1, 2]) never occurred: no cross-attention was seen in the model; "
+            "there was self-attention in 'layers.0', 'layers.1', 'layers.2' (give kind='self' to "
             "cut it)",
         ),
         (
             [(0, 1)],
             {"layers": "layer.1"},
-            "cut: layer 'layer.1' is no module of the model; did you mean 'layers.1'?",
+            "cut: layer 'layer.1' is not a module of the model; did you mean 'layers.1'?",
         ),
         (
             [(0, 1)],
             {"layers": "???"},
-            "cut: layer '???' is no module of the model; list(seen) has their names",
+            "cut: layer '???' is not a module of the model; list(seen) gives their names",
         ),
         (
             [(0, 1)],

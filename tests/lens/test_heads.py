@@ -154,7 +154,7 @@ def words_at(pair: Pair) -> str:
 @pytest.mark.parametrize(
     ("question", "message"),
     [
-        ((TEXT, "it", "it"), "'it' is word and referent at once"),
+        ((TEXT, "it", "it"), "'it' is both word and referent"),
         ({"source": TEXT, "position": 1, "referent_position": 3}, "expected the positions"),
         ({"text": TEXT, "word": None, "referent": "animal"}, "expected a text, a word"),
         ({"text": TEXT, "word": "it", "referent": "animal", "others": "street"}, "list of others"),
@@ -167,7 +167,7 @@ def words_at(pair: Pair) -> str:
         ({"text": TEXT, "word": "it", "referent": "The", "others": ["it"]}, "word and one of the"),
         (
             {"source": TEXT, "position": 43, "referent_position": 43, "other_position": 4},
-            "'it' is word and referent at once",
+            "'it' is both word and referent",
         ),
     ],
 )

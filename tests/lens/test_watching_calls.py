@@ -195,7 +195,7 @@ def test_a_change_in_place_is_noticed(x: Tensor, which: int) -> None:
         seen[""]
     assert str(caught.value) == (
         "watch: a tensor of this call was changed in place after the model had used it, so its "
-        "weights are gone; ask before the change"
+        "weights are lost; read them before the change"
     )
 
 

@@ -78,7 +78,7 @@ def test_what_is_no_model() -> None:
     with pytest.raises(OptionError) as caught:
         watch("bert").__enter__()  # type: ignore[arg-type]
     assert str(caught.value) == (
-        "watch: model is str, expected a torch.nn.Module; of a pipeline or a trainer take its "
+        "watch: model is str, expected a torch.nn.Module; for a pipeline or a trainer, pass its "
         ".model"
     )
 

@@ -289,7 +289,7 @@ def test_weights_that_were_trained_since_are_noticed(x: Tensor) -> None:
         model.layers[0].self_attn.in_proj_weight.mul_(2)
         model.layers[1].self_attn.in_proj_weight.mul_(2)
     assert asked.weights().shape == (B, H, N, N)
-    with pytest.raises(StaleError, match="ask before the change"):
+    with pytest.raises(StaleError, match="read them before the change"):
         seen["layers.1.self_attn"]
 
 

@@ -166,7 +166,7 @@ class Explanation:
         changes = (
             f"changes its vector most ({100 * cost:.0f}\N{NO-BREAK SPACE}%)"
             if self.writes is None
-            else f"costs most: its log-probability falls by {cost:.1f} against its alternative"
+            else f"costs most: its log-probability falls by {cost:.1f} relative to its alternative"
         )
         told = [
             f"On average, “{self.query}” attends most to “{self.words.called(most)}”.",
@@ -189,7 +189,7 @@ class Explanation:
         if self.causal and self.word > 0 and share > SINK:
             notes.append(
                 f"Rollout ends at {self.words.called(0)} ({share:.3f}): the first token of a "
-                f"causal model is an attention sink, so this says little of {query}."
+                f"causal model is an attention sink, so this says little about {query}."
             )
         return notes
 

@@ -151,11 +151,9 @@ class Question:
         word, *among = named
         if word in among:
             role = "referent" if word == among[0] else "one of the others"
-            raise OptionError(f"score_heads: {words.called(word)!r} is word and {role} at once")
+            raise OptionError(f"score_heads: {words.called(word)!r} is both word and {role}")
         if self.others and len(set(among)) == 1:
-            raise OptionError(
-                f"score_heads: {words.called(among[0])!r} is referent and other at once"
-            )
+            raise OptionError(f"score_heads: {words.called(among[0])!r} is both referent and other")
         for i in named:
             if not words.is_word[i]:
                 raise OptionError(f"score_heads: {words.names[i]!r} is a special token, not a word")

@@ -207,9 +207,7 @@ class Why:
                 f"{most.probability:.2f})."
             ]
         if most.matters < CLEAR:
-            return [
-                f"Cutting the links to any single word leaves *{self.word}* as likely as it is."
-            ]
+            return [f"Cutting the links to any single word leaves *{self.word}* about as likely."]
         told = f"Without its links to *{most.word}*, *{self.word}* falls to "
         told += percent(most.probability)
         if most.writes and most.text is not None:
@@ -241,8 +239,10 @@ class Why:
         more = len(self.flip.links) - 3
         rest = f"; and {more} more" if more > 0 else ""
         one = len(self.flip.links) == 1
-        which, cut = ("This link decides", "it") if one else ("These links decide", "them")
-        return f"{which}: {links}{rest}. With {cut} cut it writes *{self.flip.word.strip()}*."
+        which, them = ("This link decides", "it") if one else ("These links decide", "them")
+        return (
+            f"{which}: {links}{rest}. Without {them}, the model writes *{self.flip.word.strip()}*."
+        )
 
     def to_data(self) -> dict[str, Any]:
         """Everything as plain lists and numbers."""

@@ -214,8 +214,8 @@ class _Cutter(Listener):
             if _plain(layer) not in known:
                 near = difflib.get_close_matches(layer, known, n=1)
                 raise OptionError(
-                    f"cut: layer {layer!r} is no module of the model"
-                    + (f"; did you mean {near[0]!r}?" if near else "; list(seen) has their names")
+                    f"cut: layer {layer!r} is not a module of the model"
+                    + (f"; did you mean {near[0]!r}?" if near else "; list(seen) gives their names")
                 )
 
     def forbidden(self, name: str, kind: str, inputs: Inputs) -> Forbidden | None:
@@ -287,7 +287,7 @@ class _Cutter(Listener):
             return
         one = missed[0]
         order = self.order.get(one.kind, {})
-        text = f"cut: the link {_pair(one)} never came up"
+        text = f"cut: the link {_pair(one)} never occurred"
         if len(missed) > 1:
             text += f", nor did {len(missed) - 1} more"
         names = [name for i, name in enumerate(order) if _is_in(one, i, name)]
@@ -302,7 +302,7 @@ class _Cutter(Listener):
             raise OptionError(
                 f"{text}: no {one.kind}-attention was seen in {where}; there was "
                 f"{' and '.join(there)}"
-                + (f" (say kind={other!r} to cut it)" if self.order.get(other) else "")
+                + (f" (give kind={other!r} to cut it)" if self.order.get(other) else "")
             )
         queries, keys = (max(order[name][i] for name in names) for i in range(2))
         raise OptionError(

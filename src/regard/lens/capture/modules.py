@@ -131,8 +131,8 @@ def names_of(model: nn.Module, caller: str) -> dict[int, str]:
     """The names of all modules of a model, by their id; raises if one is compiled or scripted."""
     if not isinstance(model, nn.Module):
         raise OptionError(
-            f"{caller}: model is {type(model).__name__}, expected a torch.nn.Module; of a pipeline "
-            "or a trainer take its .model"
+            f"{caller}: model is {type(model).__name__}, expected a torch.nn.Module; for a "
+            "pipeline or a trainer, pass its .model"
         )
     names = {}
     for name, module in model.named_modules():

@@ -44,7 +44,7 @@ class Kept:
         if self.changed:
             raise StaleError(
                 "watch: a tensor of this call was changed in place after the model had used it, so "
-                "its weights are gone; ask before the change"
+                "its weights are lost; read them before the change"
             )
         return self._tensor.detach()
 

@@ -231,9 +231,7 @@ def choose_next(
     if own is not None and other is not None:
         common = next((i for i, (a, b) in enumerate(zip(own, other, strict=False)) if a != b), None)
         if common is None:
-            raise OptionError(
-                f"why: instead={instead!r} begins as {word!r} does; name another word"
-            )
+            raise OptionError(f"why: instead={instead!r} begins like {word!r}; name another word")
         token, against = own[common], other[common]
         if common:
             shared = adapter.detokenize(own[:common])
@@ -257,7 +255,7 @@ def _continued(adapter: StackAdapter, reading: Reading, word: str) -> list[int]:
             return ids[size:]
     ids = [i for i in adapter.read(spaced).ids if i not in adapter.special_ids]
     if not word.strip() or not ids:
-        raise OptionError(f"why: {word!r} is no word that the model could write")
+        raise OptionError(f"why: {word!r} is not a word that the model could write")
     return ids
 
 
@@ -299,7 +297,7 @@ def choose_masked(
         ids = [adapter.mask_id if i in places else one for i, one in enumerate(ids)]
     other = None if instead is None else _at(adapter, text, span, instead, row)
     if other is not None and other == token:
-        raise OptionError(f"why: instead={instead!r} begins as the word does; name another word")
+        raise OptionError(f"why: instead={instead!r} begins like the word; name another word")
     return TokenPrediction(adapter, ids, words, row, token, other, (name, instead))
 
 
@@ -307,5 +305,5 @@ def _at(adapter: StackAdapter, text: str, span: tuple[int, int], word: str, row:
     """The first token of a word in a place of the text."""
     ids = adapter.read(text[: span[0]] + word + text[span[1] :]).ids
     if row >= len(ids) or ids[row] in adapter.special_ids:
-        raise OptionError(f"why: {word!r} is no word that the model could write")
+        raise OptionError(f"why: {word!r} is not a word that the model could write")
     return ids[row]
