@@ -121,7 +121,7 @@ def test_an_encoder_shows_how_far_a_vector_moves(bert: Any, word_piece: Any) -> 
     assert (found.kind, found.word) == ("vector", "tired")
     assert " attends most to " in texts(figure.svg())[0]
     cut = texts(figure.picture(word="animal", cut=True).svg())
-    assert cut[0].startswith("Without animal its vector keeps a cosine of ")
+    assert cut[0].startswith("Without animal the cosine of its vector to the original is ")
     assert "cosine" in cut
 
 

@@ -318,9 +318,9 @@ def test_dark_and_light(opened: Opened, view: View) -> None:
     page = opened(view.html(), color_scheme="dark")
     paper = "getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(paper) == "rgb(21, 23, 27)"
-    page.click("button[aria-label='Show on light paper']")
+    page.click("button[aria-label='Switch to the light theme']")
     assert page.evaluate(paper) == "rgb(253, 253, 251)"
-    page.click("button[aria-label='Show on dark paper']")
+    page.click("button[aria-label='Switch to the dark theme']")
     assert page.evaluate(paper) == "rgb(21, 23, 27)"
 
 

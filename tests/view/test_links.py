@@ -117,12 +117,12 @@ def test_heads_have_colours_and_names() -> None:
         (
             lambda: links([[1]], "a", colours=['"/><script>']),
             OptionError,
-            'links: colours expected "#rrggbb", got \'"/><script>\'; write it so',
+            'links: colours expected "#rrggbb", got \'"/><script>\'; write it like that',
         ),
         (
             lambda: links(np.ones((9, 1, 1)), "a"),
             OptionError,
-            "links: colours expected for h=9 heads, got None, and only 8 stay apart",
+            "links: colours expected for h=9 heads, got None, and only 8 can be told apart",
         ),
     ],
 )

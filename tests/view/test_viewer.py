@@ -190,7 +190,7 @@ def test_long_texts_as_pictures_and_text(samples: Any) -> None:
     assert len([e for e in root.iter() if e.get("class") == "right"]) == 40
     assert "300 × 300 words" in view.svg("matrix")
     assert view.text("matrix").endswith("300 × 300 words, each cell the mean of 19 × 19")
-    assert view.text("head", word="w3", threshold=0).endswith("The 24 foremost of 300 words.")
+    assert view.text("head", word="w3", threshold=0).endswith("The top 24 of 300 words.")
 
 
 def test_pooling_is_the_mean_of_blocks(samples: Any) -> None:

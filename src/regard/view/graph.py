@@ -132,7 +132,7 @@ def _inks(colours: Sequence[str] | None, heads: int) -> Sequence[str]:
         if heads > len(PALETTE):
             raise OptionError(
                 f"links: colours expected for h={heads} heads, got None, and only "
-                f"{len(PALETTE)} stay apart; choose among the heads or give colours"
+                f"{len(PALETTE)} can be told apart; choose among the heads or give colours"
             )
         return PALETTE[:heads]
     if len(colours) != heads:
@@ -141,7 +141,9 @@ def _inks(colours: Sequence[str] | None, heads: int) -> Sequence[str]:
         )
     for colour in colours:
         if not re.fullmatch("#[0-9a-fA-F]{6}", colour):
-            raise OptionError(f'links: colours expected "#rrggbb", got {colour!r}; write it so')
+            raise OptionError(
+                f'links: colours expected "#rrggbb", got {colour!r}; write it like that'
+            )
     return colours
 
 

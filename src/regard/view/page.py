@@ -43,7 +43,7 @@ def served_page(payload: Mapping[str, Any]) -> str:
         '<link rel="icon" href="mark.svg" type="image/svg+xml">'
         '<link rel="stylesheet" href="page.css">',
         '<script type="module" src="page.js"></script>'
-        "<noscript>This page needs JavaScript, all of which it brings along.</noscript>",
+        "<noscript>This page needs JavaScript, all of which it contains.</noscript>",
     )
 
 

@@ -69,7 +69,7 @@ class Table:
         kept = sorted(int(i) for i in np.argsort(-worth, kind="stable")[:FOREMOST])
         return replace(
             self, rows=[self.rows[i] for i in kept], values=self.values[kept],
-            footer=f"The {FOREMOST} foremost of {len(worth):,} words.",
+            footer=f"The top {FOREMOST} of {len(worth):,} words.",
         )  # fmt: skip
 
     def data(self) -> dict[str, Any]:

@@ -243,7 +243,7 @@ def _verb(kind: str) -> str:
 def _cut_headline(why: Data, name: str, one: Data, flips: bool, writes: str) -> list[Span]:
     kind = _kind(why)
     if kind == "vector":
-        told = "Without {key:cut} its vector keeps a cosine of {cosine} to what it was."
+        told = "Without {key:cut} the cosine of its vector to the original is {cosine}."
     elif flips:
         told = "Without that link it {verb} {writes:cut} instead of {word}."
     else:

@@ -38,9 +38,9 @@ _KINDS = {
         "choices": "What it would choose",
     },
     "vector": {
-        "writes": "the word whose vector is looked at",
+        "writes": "the word whose vector is explained",
         "query": "q, of {word}",
-        "choices": "How near its vector stays",
+        "choices": "How close its vector stays",
         "lost": "matters: movement of the vector",
         "hidden": "one word hidden at a time; the cosine of “{word}” to what it was",
         "metric": "the cosine",
@@ -76,7 +76,7 @@ PAGE = {
     "layers": "The weight of the strongest head of each layer, from the selected word.",
     "six steps": "{word} → {key} in layer {layer}, head {head}, in six steps, with the real "
     "numbers",
-    "no steps": "This page has no numbers of this link; lens.steps(…) has.",
+    "no steps": "This page lacks the numbers of this link; lens.steps(…) has them.",
     "before the cut": "The query and the score are those before the cut; in later layers they "
     "change, too.",
     "product": "q · k, {width} products added up",

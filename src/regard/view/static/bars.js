@@ -55,7 +55,7 @@ function columns(scene) {
       "p.key",
       make("span.looked", finding.labels.looked),
       finding.labels.lost ? make("span.lost", finding.labels.lost) : null,
-      rest > 0 ? make("span", `the ${finding.columns} foremost of ${order.length} words`) : "",
+      rest > 0 ? make("span", `the top ${finding.columns} of ${order.length} words`) : "",
     ),
   );
 }

@@ -99,7 +99,7 @@ function deeper(reader, payload, host, load, changed) {
   }
 
   async function read() {
-    if (reader() === null) panel.replaceChildren(make("p.note", "Looking …"));
+    if (reader() === null) panel.replaceChildren(make("p.note", "Computing …"));
     await load();
     const there = reader();
     if (there === null) throw new Error("This page has no weights of other layers.");

@@ -196,7 +196,7 @@ function matrixView(context) {
     if (key < 0) return live.replaceChildren(name, word);
     const weight = reader.weight(state.layer, state.head, query, key);
     const hidden = layer.whole || (layer.kind === "masked" && key > query);
-    const told = hidden ? "masked" : "masked, or too weak to be kept";
+    const told = hidden ? "masked" : "masked, or too small to be kept";
     live.replaceChildren(
       name,
       word,

@@ -78,7 +78,7 @@ function show(root, payload, host) {
   async function write(position) {
     if (host === null || findings.some((one) => one.position === position)) return;
     const { text } = findings[0];
-    top.tell("Looking …");
+    top.tell("Computing …");
     const found = await host.ask("figure", { text, word: position });
     if (text !== findings[0].text) return;
     findings = [...findings, ...unpacked(found)];
@@ -105,7 +105,7 @@ function show(root, payload, host) {
     visits += 1;
     const own = visits;
     top.update(text, word ?? "", "");
-    top.tell("Looking …");
+    top.tell("Computing …");
     wrap.setAttribute("aria-busy", "true");
     try {
       const found = await host.ask("figure", word === null ? { text } : { text, word });

@@ -106,7 +106,7 @@ function strip(finding, most, text) {
     height: 1,
     width: Math.min(1200, finding.reads.length),
     role: "img",
-    "aria-label": "the whole text, dark where it is looked at",
+    "aria-label": "attention over the whole text; darker is more",
     onclick: (/** @type {MouseEvent} */ event) => {
       centre(text, Math.floor((event.offsetX / canvas.clientWidth) * finding.reads.length));
     },
