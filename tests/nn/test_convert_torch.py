@@ -281,7 +281,7 @@ def encoder_of(*changes: Any) -> nn.TransformerEncoder:
             lambda: nn.Transformer(12, 3, 1, 1, 20, custom_encoder=nn.Identity()),
             (nn.Embedding(5, 12),),
             OptionError,
-            "the module has a Identity and a TransformerDecoder of its own",
+            "the module has the custom stacks Identity and TransformerDecoder",
         ),
         (
             lambda: nn.Transformer(12, 3, 0, 0, 20).encoder,
@@ -305,7 +305,7 @@ def encoder_of(*changes: Any) -> nn.TransformerEncoder:
             lambda: encoder_of(("activation", F.gelu)),
             (),
             OptionError,
-            "activation is not the same every",
+            "activation is not the same in all",
         ),
         (
             lambda: encoder_of(("norm1", nn.RMSNorm(12))),
@@ -323,7 +323,7 @@ def encoder_of(*changes: Any) -> nn.TransformerEncoder:
             lambda: encoder_of(("norm_first", True)),
             (),
             OptionError,
-            "norm_first is not the same every",
+            "norm_first is not the same in all",
         ),
     ],
 )

@@ -126,7 +126,9 @@ def test_another_tokenizer_is_noticed(config: RunConfig, tmp_path: Path) -> None
     prepared(config.data, tmp_path / "other", 45)
     own = tmp_path / "one" / "tokenizer.json"
     shutil.copy(tmp_path / "other" / "tokenizer.json", own)
-    with pytest.raises(FileError, match=r"tokenizer\.json: not the tokenizer that cut the sent"):
+    with pytest.raises(
+        FileError, match=r"tokenizer\.json: not the tokenizer that encoded the sent"
+    ):
         open_prepared(tmp_path / "one")
 
 

@@ -250,7 +250,7 @@ def test_a_bad_line_far_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(textfile, "BLOCK", 1000)
     lines = [f"w{i} {i} 2" for i in range(5000)]
     for number, bad, text in (
-        (2, "x 1", "1 numbers behind"),
+        (2, "x 1", "1 numbers after"),
         (777, "y 1 z", "'z' is not a number"),
         (5000, "w3 1 2", "'w3' is repeated: it already has a vector on line 4"),
         (3000, "w998 1 2", "'w998' is repeated: it already has a vector on line 999"),
