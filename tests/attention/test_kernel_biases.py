@@ -67,7 +67,7 @@ def test_gradient_of_the_bias(regime: str, bias: Callable[[], Tensor], name: str
 
 def test_fused_refuses_a_bias_that_needs_a_gradient() -> None:
     given, bias = float32_inputs(7, 7), torch.zeros(7, 7, requires_grad=True)
-    with pytest.raises(OptionError, match="no gradient to the bias"):
+    with pytest.raises(OptionError, match="no gradient of the bias"):
         attend(*given, bias=bias, kernel="fused")
     with torch.no_grad():
         assert attend(*given, bias=bias, kernel="fused").shape == (2, 3, 7, 5)

@@ -159,7 +159,7 @@ def test_of_equal_bleu_the_less_loss_decides(
     valid = [line for line in log if line["kind"] == "valid"]
     assert len({line["bleu"] for line in valid}) == 1
     assert [line["best"] for line in valid] == [True] * 3
-    assert "No better" not in capsys.readouterr().err
+    assert "No improvement" not in capsys.readouterr().err
 
 
 def test_fine_tuning_starts_from_another_model(config: RunConfig, tmp_path: Path) -> None:
