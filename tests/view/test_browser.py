@@ -107,7 +107,7 @@ def test_masked_and_missing_steps_say_so(opened: Opened, samples: Any) -> None:
     assert page.locator(".flow strong").all_inner_texts()[1:] == ["−∞", "0.000"]
     assert "may not be attended to" in page.locator(".flow").inner_text()
     page = opened(view.html(steps=["a"]))  # opens on d
-    assert page.locator(".how .note").inner_text().startswith("This page has no numbers of")
+    assert page.locator(".how .note").inner_text().startswith("This page lacks the numbers of")
     page = opened(regard.view.attention_view(layer.look.weights(), list("abcd")).html())
     assert page.locator(".how .note").count() == 1
 

@@ -108,12 +108,10 @@ def row_steps(prediction: Prediction, order: Sequence[int], numbers: int) -> Row
             of(queries=row)[0, :, 0].float() for of in (look.compared, look.scores, look.weights)
         )
         parts.append(_by_word(k, v, product, scaled, weight, keys, words))
-    return RowSteps(
-        tuple(words),
-        torch.stack([look.q[0, :, row].float() for look in looks]),
-        *(torch.stack(values) for values in zip(*parts, strict=True)),
-        torch.stack([look.output[0, :, row].float() for look in looks]),
-    )
+    k, v, product, scaled, weight = (torch.stack(values) for values in zip(*parts, strict=True))
+    q = torch.stack([look.q[0, :, row].float() for look in looks])
+    output = torch.stack([look.output[0, :, row].float() for look in looks])
+    return RowSteps(tuple(words), q, k, v, product, scaled, weight, output)
 
 
 def _by_word(

@@ -51,7 +51,10 @@ function bar(model, host, go) {
   function dress() {
     const dark = isDark();
     theme.textContent = dark ? "☀\ufe0e" : "☾\ufe0e";
-    theme.setAttribute("aria-label", dark ? "Switch to the light theme" : "Switch to the dark theme");
+    theme.setAttribute(
+      "aria-label",
+      dark ? "Switch to the light theme" : "Switch to the dark theme",
+    );
     dispatchEvent(new Event("resize"));
   }
 
