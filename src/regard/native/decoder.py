@@ -22,10 +22,15 @@ def panels(matrix: Float[Tensor, "d n"], dtype: torch.dtype = torch.float32) -> 
     32 columns of all rows, then the next 32; n is a multiple of 16. In bfloat16, where d is even,
     pairs of rows are interleaved.
     """
-    parts = torch.split(matrix.detach().to(dtype), PANEL, 1)
-    if dtype == torch.bfloat16:
-        parts = tuple(part.view(-1, 2, part.shape[1]).transpose(1, 2) for part in parts)
-    return torch.cat([part.reshape(-1) for part in parts])
+    (d, n), together = matrix.shape, 2 if dtype == torch.bfloat16 else 1
+    found = torch.empty(d * n, dtype=dtype)
+    whole = n // PANEL * PANEL
+    for start, end, wide in ((0, whole, PANEL), (whole, n, n - whole)):
+        if start < end:
+            part = matrix.detach()[:, start:end].view(d // together, together, -1, wide)
+            part = part.permute(2, 0, 3, 1)
+            found[d * start : d * end].view(part.shape).copy_(part)
+    return found
 
 
 @dataclass(frozen=True)
