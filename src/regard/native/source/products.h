@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <type_traits>
 
 #include "vectors.h"
 
@@ -67,20 +68,28 @@ static inline __attribute__((always_inline)) void tile(
             finish(sums[r][c], then, r, c, y);
 }
 
-/* All rows of x times WIDE vectors of columns of w. */
+constexpr int TALL = 12; /* the most rows of a tile */
+
+/* Calls run with the number of rows, at most ROWS, as a constant; not at all for none. */
+template <int ROWS = TALL - 1, typename Run> static inline void with_rows(int64_t rows, const Run &run)
+{
+    if (rows == ROWS)
+        run(std::integral_constant<int, ROWS>());
+    else if constexpr (ROWS > 1)
+        with_rows<ROWS - 1>(rows, run);
+}
+
+/* All rows of x times WIDE vectors of columns of w; the last rows are one tile, however few. */
 template <int WIDE, typename Unit>
 static inline void multiply_by_columns(
     Matrix<const Unit> x, int64_t rows, int64_t depth, Matrix<const Unit> w, Then then,
     Matrix<float> y)
 {
-#define TILES(ROWS)                                                                          \
-    for (; rows >= ROWS; rows -= ROWS, x.start += ROWS * x.row, y.start += ROWS * y.row) {   \
-        tile<ROWS, WIDE>(x, depth, w, then, y);                                              \
-        then.onto = then.onto ? then.onto + ROWS * y.row : then.onto;                        \
+    for (; rows >= TALL; rows -= TALL, x.start += TALL * x.row, y.start += TALL * y.row) {
+        tile<TALL, WIDE>(x, depth, w, then, y);
+        then.onto = then.onto ? then.onto + TALL * y.row : then.onto;
     }
-    TILES(12)
-    TILES(4)
-    TILES(1)
+    with_rows(rows, [&](auto last) { tile<last, WIDE>(x, depth, w, then, y); });
 }
 
 /* All rows of x times one vector of columns of w, or two. */
