@@ -36,6 +36,20 @@ def test_heads_are_ranked(lens: Lens) -> None:
     assert str(heads).startswith("it → animal\nlayer  head")
 
 
+def test_norm_of_a_written_word_is_what_its_heads_pass_on() -> None:
+    """Weight × length of the value, projected by the head's part of the output matrix."""
+    pocket = Lens.open("pocket-en-de")
+    e, heads = pocket.explain(TEXT, "es"), pocket.heads(TEXT, "es", "animal")
+    step, key = e.target_rows.tokens_of(e.target_rows.find("es"))[0], e.words.find("animal")
+    for layer, name in enumerate(e.layers):
+        look, matrix = e.written[name], pocket.model.get_submodule(name).w_o.detach()
+        passed = look.v[0] @ matrix.view(len(look.v[0]), -1, matrix.shape[-1])
+        norm = e.words.summed(look.weights(queries=[step])[0, :, 0] * passed.norm(dim=-1))
+        torch.testing.assert_close(e.norm[layer], norm, atol=1e-5, rtol=1e-4)
+    for one in heads:
+        assert one.norm == pytest.approx(float(e.norm[one.layer, one.head, key]))
+
+
 def referring(text: str, referent: str, other: str) -> Pair:
     """A sentence of the built-in corpus."""
     places = [text.index(word) for word in (" it ", referent, other)]

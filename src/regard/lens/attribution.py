@@ -11,11 +11,11 @@ from torch import Tensor
 from regard.lens.ablation import Link, Progress, ablate_links, generate_without
 from regard.lens.analysis import Analysis
 from regard.lens.arguments import whole
-from regard.lens.estimation import head_norms, step_links
+from regard.lens.estimation import step_links
 from regard.lens.explanation import Effect, Explanation
 from regard.lens.measures import measure, top_ranked
 from regard.lens.methods import score
-from regard.lens.methods.norm import of_layers
+from regard.lens.methods.norm import of_heads, of_layers
 from regard.lens.predictions.stack import VectorPrediction
 from regard.lens.predictions.translation import TranslationPrediction
 
@@ -93,7 +93,7 @@ def explain_written(analysis: Analysis, word: str | int) -> Explanation:
         word=translated.read.places[prediction.step + 1],
         layers=tuple(site.module for site in sites),
         attention=attention,
-        norm=torch.stack([head_norms(prediction, site) for site in sites]),
+        norm=of_heads(prediction),
         norm_of_layers=of_layers(prediction),
         rollout=score("rollout", prediction),
         knockout=knockout,

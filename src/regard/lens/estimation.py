@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.link_effects import grouped, link_effects
@@ -120,14 +119,6 @@ def _own_rows(prediction: Prediction) -> list[int]:
 def _step_links(sites: list[Site], found: list[tuple[Tensor, Tensor]]) -> StepLinks:
     attention = torch.stack([weights.amax(1) for weights, _ in found])
     return StepLinks(sites, attention, torch.stack([effects.sum(1) for _, effects in found]))
-
-
-def head_norms(prediction: Prediction, site: Site) -> Float[Tensor, "heads units"]:
-    """Weight × length of the value of each link from the step's rows to an input unit."""
-    _, keys = prediction.axes(site.place)
-    look = prediction.seen.calls(site.module)[-1]
-    norms = look.contributions(queries=list(prediction.queries))[0].mean(1)
-    return grouped(norms, keys.groups(norms.shape[-1]), len(keys))
 
 
 def _units(

@@ -16,8 +16,9 @@ from regard.errors import FileError, OptionError, RegardError
 from regard.lens.adapters import ModelAdapter, Reading, TranslatorAdapter, writes_for
 from regard.lens.arguments import whole
 from regard.lens.capture import watch
-from regard.lens.estimation import head_norms, step_links
+from regard.lens.estimation import step_links
 from regard.lens.explanation import Explanation
+from regard.lens.methods.norm import of_heads
 from regard.lens.predictions import Prediction
 from regard.text import read_lines
 from regard.text.words import WORD, Words
@@ -34,7 +35,7 @@ class Head:
     module: str
     attention: float
     norm: float
-    """Weight × length of the value."""
+    """Weight × length of the value as the head passes it on."""
     knockout: float | None
     """How far the word's vector moves without the link in this head; None if not known."""
     effect: float | None = None
@@ -74,22 +75,20 @@ class Heads(Sequence[Head]):
     def of_prediction(cls, prediction: Prediction, to: int) -> Heads:
         """The cross-attention heads of a written word."""
         sites, attention, effects = step_links(prediction)
-        _, keys = prediction.axes(prediction.place)
-        heads = []
-        for layer, site in enumerate(sites):
-            norms = head_norms(prediction, site)[:, to]
-            heads += [
-                Head(
-                    layer,
-                    head,
-                    site.module,
-                    float(attention[layer, head, to]),
-                    float(norms[head]),
-                    None,
-                    float(effects[layer, head, to]),
-                )
-                for head in range(attention.shape[1])
-            ]
+        norms, (_, keys) = of_heads(prediction), prediction.axes(prediction.place)
+        heads = (
+            Head(
+                layer,
+                head,
+                site.module,
+                float(attention[layer, head, to]),
+                float(norms[layer, head, to]),
+                None,
+                float(effects[layer, head, to]),
+            )
+            for layer, site in enumerate(sites)
+            for head in range(attention.shape[1])
+        )
         return cls(prediction.word, keys.names[to], heads, prediction.place)
 
     def __getitem__(self, i: Any) -> Any:
