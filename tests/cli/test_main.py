@@ -6,6 +6,9 @@ import subprocess
 import sys
 from importlib import metadata
 
+import pytest
+
+from regard.cli.program import VERBS
 from tests.cli.result import Run
 
 
@@ -19,3 +22,10 @@ def test_help_needs_no_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("option", [[], ["-h"], ["--help"]])
+def test_help_lists_all_commands(option: list[str]) -> None:
+    asked = [sys.executable, "-m", "regard", *option]
+    told = subprocess.run(asked, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert [verb for verb in VERBS if f"\n  {verb} " not in told] == []

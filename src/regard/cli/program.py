@@ -39,6 +39,7 @@ Look inside a model
   compare    one word in two sentences
   steps      self-attention in six steps, with every number
   judge      which explanation methods deserve trust
+  embed      a vector for every text of a file
   serve      a page in the browser
 
 Translate
@@ -105,9 +106,10 @@ def prepared() -> typer.Typer:
 
 def _help_only() -> typer.Typer:
     """A program that prints the help without importing any command."""
-    app = typer.Typer(add_completion=False, add_help_option=False)
+    app = typer.Typer(add_completion=False)
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
 
-    @app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+    @app.command(add_help_option=False, context_settings=anything)
     def show() -> None:
         print(HELP)
 
