@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -196,6 +197,16 @@ def test_asking_leaves_the_model_as_it_was(lens: Lens) -> None:
     with torch.inference_mode():
         found = lens.why(TIRED, "es", instead="sie", most=1, control=1)
     assert found.links[0].cut is not None
+
+
+def test_a_word_looked_at_in_vain_is_mentioned(tired: Why) -> None:
+    """As much as the word that matters; without it nothing changes."""
+    told = "It looks at *{}* about as much ({:.2f}"
+    one = next(one for one in tired.words if told.format(one.word, one.looked) in tired.conclusion)
+    assert one.looked >= 0.95 * tired.looked_at.looked
+    assert abs(one.matters) < 0.02
+    words = [replace(one, matters=0.5) for one in tired.words]
+    assert "about as much" not in replace(tired, words=tuple(words)).conclusion
 
 
 def test_as_data(tired: Why) -> None:

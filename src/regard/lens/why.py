@@ -21,10 +21,8 @@ if TYPE_CHECKING:
 PLACES = {"encoder": "encoder", "decoder": "decoder", "cross": "cross-attention"}
 CLEAR = 0.02
 """The loss of probability from which on a word counts as mattering."""
-ALSO = 0.9
-"""The weight from which on a second word is mentioned."""
 NEARLY = 0.95
-"""Words with at least this share of the largest weight count as looked at just as much."""
+"""Words with at least this share of the largest weight count as looked at about as much."""
 SHOWN = 8
 """The number of links in the printed table."""
 
@@ -213,19 +211,16 @@ class Why:
         if most.writes and most.text is not None:
             told += f" and it writes *{most.writes.strip()}* instead"
         found = [f"{told}."]
-        also = [one for one in self._real if one.looked > ALSO and one.word != most.word]
-        if looked.word != most.word or also:
-            other = max(also, key=lambda one: one.matters) if looked is most else looked
-            lost = round(100 * other.matters)
-            points = "1 point" if lost == 1 else f"{lost} points"
-            cost = f"costs {points}" if lost > 0 else "costs nothing"
-            if looked is most:
-                found.append(
-                    f"It looks at *{other.word}* just as much ({other.looked:.2f}{_at(other)}), "
-                    f"but cutting that {cost}."
-                )
-            else:
-                found.append(f"Cutting its links to *{other.word}* {cost}.")
+        if looked.word != most.word:
+            return [*found, f"Cutting its links to *{looked.word}* {_cost(looked)}."]
+        least = NEARLY * looked.looked
+        also = [one for one in self._real if one.looked >= least and one.word != most.word]
+        other = min(also, key=lambda one: one.matters, default=None)
+        if other is not None and other.matters < CLEAR:
+            found.append(
+                f"It looks at *{other.word}* about as much ({other.looked:.2f}{_at(other)}), but "
+                f"cutting that {_cost(other)}."
+            )
         return found
 
     def _flipping(self) -> str:
@@ -326,6 +321,11 @@ def most_looked_at(
 def _marked(link: LinkEffect) -> str:
     where = f"{PLACES[link.place]} layer {link.layer} head {link.head}"
     return f"*{link.query}* → *{link.key}* ({where})"
+
+
+def _cost(one: WordEffect) -> str:
+    lost = round(100 * one.matters)
+    return f"costs {lost} point{'s' * (lost > 1)}" if lost > 0 else "costs nothing"
 
 
 def _at(one: WordEffect) -> str:

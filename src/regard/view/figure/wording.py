@@ -27,7 +27,7 @@ _LABELS = {
     "each": "one word cut at a time, all heads",
     "looked": "looked at (strongest head)",
     "lost": "matters: points that “{word}” loses",
-    "hidden": "one word hidden at a time; how likely “{word}” is then",
+    "hidden": "one word cut at a time; how likely “{word}” is then",
     "metric": "log p({word}) − log p({instead})",
 }
 _KINDS = {
@@ -42,7 +42,7 @@ _KINDS = {
         "query": "q, of {word}",
         "choices": "How close its vector stays",
         "lost": "matters: movement of the vector",
-        "hidden": "one word hidden at a time; the cosine of “{word}” to what it was",
+        "hidden": "one word cut at a time; the cosine of “{word}” to what it was",
         "metric": "the cosine",
     },
     "attention": {
