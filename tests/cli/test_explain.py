@@ -166,7 +166,7 @@ def test_compare(run: Run) -> None:
         ),
         (["explain", TEXT, "--word=it", "--layer=9"], OptionError, "layer 9, but there are 2"),
         (["explain", TEXT, "--word=it", "--top=0"], OptionError, "--top 0, expected 1 or more"),
-        (["explain", TEXT, "--html=x.html"], OptionError, "--word is missing"),
+        (["explain", TEXT, "--html=x.html"], OptionError, "name it with --word"),
         (["explain", "--file=none.txt"], FileError, "none.txt"),
         (
             ["explain", TEXT, "--word=it", "--json", "--top=3"],

@@ -115,7 +115,10 @@ def _summary(
     lens: Lens, text: str, tokens: bool, top: int | None, json_: bool, needs: list[object]
 ) -> None:
     if any(one is not None for one in needs):
-        raise OptionError("explain: --word is missing; name the attending word")
+        raise OptionError(
+            "explain: pictures, pages and --method, --layer or --head show one word; name it with "
+            "--word"
+        )
     found = lens.summary(text, tokens=tokens)
     if json_:
         print_json(found.to_data())
