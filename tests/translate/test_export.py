@@ -178,6 +178,10 @@ def test_smaller_weights_mean_the_same(quantization: str, error: float, tmp_path
     export_ctranslate2(translator, tmp_path / "small", quantization=quantization)
     sizes = [(tmp_path / name / "model.bin").stat().st_size for name in ("small", "full")]
     assert sizes[0] < sizes[1]
+    for now, before in zip(
+        translator.model.parameters(), sharp(CONFIG).model.parameters(), strict=True
+    ):
+        assert torch.equal(now, before)
     pieces = [TOKENIZER.tokens(TOKENIZER.encode(text)) for text in TEXTS]
     scores = [
         ctranslate2.Translator(str(tmp_path / name), intra_threads=1).score_batch(pieces, pieces)

@@ -265,7 +265,8 @@ def _fill_norm(spec: Any, norm: nn.Module | None) -> None:
 
 
 def _numbers(weight: Tensor) -> Any:
-    return weight.detach().to("cpu", torch.float32).contiguous().numpy()
+    """A copy of the weight, which CTranslate2 scales in place when it quantizes."""
+    return weight.detach().to("cpu", torch.float32, copy=True).contiguous().numpy()
 
 
 def _epsilon(model: Transformer) -> float:
