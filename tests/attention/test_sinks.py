@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard import attend, causal, look
-from regard.errors import DtypeError, ShapeError
+from regard.errors import DtypeError, OptionError, ShapeError
 
 
 def textbook(q: Tensor, k: Tensor, v: Tensor, sink: Tensor) -> Tensor:
@@ -44,6 +44,19 @@ def test_output_weights_and_gradients(kernel: str, size: float) -> None:
             torch.testing.assert_close(
                 one.double(), other, atol=1e-4 * (1 + float(other.abs().max())), rtol=1e-3
             )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_half_precision(dtype: torch.dtype) -> None:
+    """More scores than `plain` takes, in the dtypes for which `fused` has no log-sum-exp."""
+    q, k, v = torch.randn(3, 1, 1, 1025, 8, dtype=dtype)
+    sink = torch.tensor([2.0])
+    exact = attend(q.double(), k.double(), v.double(), sink=sink, kernel="reference")
+    for output in (attend(q, k, v, sink=sink), look(q, k, v, sink=sink).output):
+        assert output.dtype == dtype
+        torch.testing.assert_close(output.double(), exact, atol=1e-2, rtol=1e-2)
+    with pytest.raises(OptionError, match=rf"its log-sum-exp, .* is imprecise in {dtype}; use"):
+        attend(q, k, v, sink=sink, kernel="fused")
 
 
 def test_a_query_that_sees_nothing_gets_nothing() -> None:

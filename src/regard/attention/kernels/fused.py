@@ -68,6 +68,8 @@ def supports(call: Call) -> str | None:
         return f"the bias would be rounded from {call.bias.dtype} to {call.v.dtype}"
     if isinstance(call.bias, Tensor) and call.bias.requires_grad and torch.is_grad_enabled():
         return "it computes no gradient of the bias"
+    if call.sink is not None and call.v.dtype in HALF:
+        return f"its log-sum-exp, which a sink needs, is imprecise in {call.v.dtype}"
     if call.sink is not None and call.needs_grad:
         return "its log-sum-exp has no gradient, which a sink needs"
     causal, rest = _without_causal(call)
