@@ -19,9 +19,11 @@ from regard import (
     dense,
     keys,
     look,
+    native,
     padding,
     window,
 )
+from regard.attention import which
 from regard.attention.masks import Mask
 from regard.errors import StaleError
 from tests.attention.kernel_cases import float32_noise, inputs, noise
@@ -170,6 +172,24 @@ def test_looking_never_holds_the_matrix(long: list[Tensor]) -> None:
     torch.testing.assert_close(entropy[:, :, some], -(weights * logs).sum(-1), rtol=1e-5, atol=1e-5)
     # 6000 rows sum to 1, each to a rounding of float32.
     assert abs(float(received.double().sum()) - 2 * N) < 2 * N * 2**-23
+
+
+@pytest.mark.parametrize(
+    ("mask", "kernel"),
+    [
+        (~causal, "blocked"),
+        (~window(64), "blocked"),
+        (causal & ~window(10), "blocked"),
+        (causal & window(5), "native"),
+    ],
+    ids=repr,
+)
+def test_a_mask_by_distance_is_never_held(long: list[Tensor], mask: Mask, kernel: str) -> None:
+    with Largest() as largest:
+        attend(*long, mask=mask)
+    assert largest.most < N * N / 2
+    if native.loaded():
+        assert which(*long, mask=mask).split(";")[0] == kernel
 
 
 @pytest.mark.parametrize("mask", [None, causal], ids=["none", "causal"])

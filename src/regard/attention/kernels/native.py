@@ -132,7 +132,7 @@ def _split(call: Call, q: int, k: int) -> tuple[Spans, list[Mask]]:
 def _unwritten(call: Call) -> str | None:
     """Why a part of the mask is neither intervals nor small enough to materialize."""
     _, _, q, k = call.sizes
-    if call.mask is None or call.mask.relative or call.mask.keys_only or q * k <= 2**12:
+    if call.mask is None or call.mask.keys_only or q * k <= 2**12:
         return None
     for part in _split(call, q, k)[1]:
         if not part.keys_only and not isinstance(part, Dense):
