@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -140,6 +141,12 @@ SELECTIONS: dict[str, tuple[Any, list[int]]] = {
     "backwards": (slice(None, None, -3), [6, 3, 0]),
     "tensor": (torch.tensor([6, 2]), [6, 2]),
     "number in a tensor": (torch.tensor(2), [2]),
+    "array": (np.array([6, 2]), [6, 2]),
+    "array backwards": (np.arange(7)[::-3], [6, 3, 0]),
+    "number of numpy": (np.int64(2), [2]),
+    "bools": ([True, False, True, False, False, False, False], [0, 2]),
+    "bools of numpy": (np.arange(7) > 4, [5, 6]),
+    "bools in a tensor": (torch.arange(7) < 2, [0, 1]),
     "none": ([], []),
     "all": (None, list(range(7))),
 }
@@ -175,6 +182,27 @@ def test_a_query_that_is_not_there(asked: Any) -> None:
         seen.weights(queries=asked)
     with pytest.raises(OptionError, match="heads: 3 asked for, but there are 3"):
         seen.weights(heads=3)
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ([True, False], "True"),
+        (torch.tensor([False, True]), "False"),
+        ([1, True], "True"),
+        (True, "True"),
+        (1.0, "1.0"),
+        ([2, 1.0], "1.0"),
+        (np.array([1.5]), "1.5"),
+        ("last", "'l'"),
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("as_users_run")
+def test_a_selection_that_is_none(asked: Any, named: str) -> None:
+    wanted = f"queries: {named} asked for, expected whole numbers, a slice or 7 bools"
+    with pytest.raises(OptionError, match=wanted):
+        look(*inputs(7, 11)).weights(queries=asked)
 
 
 def test_a_matrix_over_the_limit_is_refused() -> None:

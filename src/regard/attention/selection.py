@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import index
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.errors import OptionError
 
-Which = SupportsIndex | Sequence[SupportsIndex] | slice | Tensor | None
-"""Queries or heads: one, several, a slice, a bool tensor, or all (None)."""
+Which = SupportsIndex | Sequence[SupportsIndex] | slice | Tensor | NDArray[Any] | None
+"""Queries or heads: one, several, a slice, a bool for each, or all (None)."""
 
 
 def indices(which: Which, size: int, axis: str) -> list[int]:
@@ -21,12 +22,15 @@ def indices(which: Which, size: int, axis: str) -> list[int]:
         return list(range(size))
     if isinstance(which, slice):
         return list(range(size))[which]
-    if isinstance(which, Tensor) and which.dtype == torch.bool:
-        which = which.nonzero()
-    if isinstance(which, Tensor):
-        which = which.reshape(-1).tolist()
-    asked = [index(which)] if isinstance(which, SupportsIndex) else [index(i) for i in which]
+    given: Any = which.reshape(-1).tolist() if isinstance(which, Tensor | np.ndarray) else which
+    asked = list(given) if isinstance(given, Iterable) else [given]
+    if len(asked) == size and all(isinstance(one, bool | np.bool_) for one in asked):
+        return [place for place, chosen in enumerate(asked) if chosen]
     for place in asked:
-        if not -size <= place < size:
+        if isinstance(place, bool | np.bool_) or not isinstance(place, SupportsIndex):
+            raise OptionError(
+                f"{axis}: {place!r} asked for, expected whole numbers, a slice or {size} bools"
+            )
+        if not -size <= index(place) < size:
             raise OptionError(f"{axis}: {place} asked for, but there are {size}, numbered from 0")
-    return [place % size for place in asked]
+    return [index(place) % size for place in asked]
