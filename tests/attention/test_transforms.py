@@ -11,10 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.func import grad, vmap
+from torch.func import functional_call, grad, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard import (
+    RelativeBias,
     attend,
     causal,
     look,
@@ -30,9 +31,9 @@ from regard.attention import which
 
 x = [torch.randn(1, 2, 300, 16) for _ in "qkv"]
 upstream = torch.randn(1, 2, 300, 16)
-for mask in (None, causal):
-    assert which(*x, mask=mask) == "native"
-    eager = lambda q, k, v: attend(q, k, v, mask=mask)
+for make in (lambda: None, lambda: causal):
+    assert which(*x, mask=make()) == "native"
+    eager = lambda q, k, v: attend(q, k, v, mask=make())
     compiled = torch.compile(eager, fullgraph=True, backend="aot_eager")
     results = []
     for function in (compiled, eager):
@@ -106,6 +107,55 @@ def test_vmap_of_grad(b: int, h: int, n: int, mask: Mask | None) -> None:
     got = vmap(grad(lambda *y: attend(*y, mask=mask).square().sum(), argnums=(0, 1, 2)))(*x)
     for ours, theirs in zip(got, wanted, strict=True):
         torch.testing.assert_close(ours, theirs, **DOUBLE)
+
+
+@pytest.mark.parametrize("n", [17, 1100], ids=["short", "long"])
+def test_dropout(n: int) -> None:
+    """Drawn once more by the same operations, so that the same weights are dropped."""
+    q, k, v = float32_inputs(n, n, b=1, h=1)
+    leaf = q.clone().requires_grad_()
+    torch.manual_seed(0)
+    wanted = torch.autograd.grad(attend(leaf, k, v, dropout=0.5, kernel="plain").sum(), leaf)
+    torch.manual_seed(0)
+    got = grad(lambda q: attend(q, k, v, dropout=0.5).sum())(q)
+    torch.testing.assert_close(got, wanted[0])
+    twice = torch.stack([q, q])
+    for randomness in ("same", "different"):
+        one, other = vmap(lambda q: attend(q, k, v, dropout=0.5), randomness=randomness)(twice)
+        assert torch.allclose(one, other, atol=1e-5) == (randomness == "same")
+
+
+@pytest.mark.parametrize("n", [17, 1100], ids=["short", "long"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("form", ["table", "bias"])
+def test_transforms_of_the_bias_alone(form: str, dtype: torch.dtype, n: int) -> None:
+    """Of the table of a module, as in an ensemble, or of a tensor."""
+    q, k, v = inputs(n, n, b=1, h=1, dtype=dtype)
+
+    class Attention(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.bias = RelativeBias(1)
+
+        def forward(self, kernel: str) -> Tensor:
+            return attend(q, k, v, bias=self.bias, kernel=kernel)
+
+    attention = Attention().to(dtype)
+
+    def output(x: Tensor, kernel: str = "auto") -> Tensor:
+        if form == "bias":
+            return attend(q, k, v, bias=x, kernel=kernel)
+        found: Tensor = functional_call(attention, {"bias.table": x}, kernel)
+        return found
+
+    given = noise(3, 32, 1, dtype=dtype) if form == "table" else noise(3, n, n, dtype=dtype)
+    near = DOUBLE if dtype == torch.float64 else {"atol": 1e-5, "rtol": 1e-4}
+    each = torch.stack([output(x, "plain") for x in given])
+    torch.testing.assert_close(vmap(output)(given), each, **near)
+    leaf = given[0].clone().requires_grad_()
+    (wanted,) = torch.autograd.grad(output(leaf, "plain").square().sum(), leaf)
+    got = grad(lambda x: output(x).square().sum())(given[0])
+    torch.testing.assert_close(got, wanted, **near)
 
 
 @every

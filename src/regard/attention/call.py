@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float, Shaped
-from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
+from torch import Tensor, nn
 
 from regard.attention.masks import NONE, SOME, Mask
 from regard.attention.positions import Bias
@@ -69,6 +68,17 @@ class Call:
     def work(self) -> torch.dtype:
         """The dtype of scores: at least float32."""
         return torch.float32 if self.v.dtype in HALF else self.v.dtype
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The tensors that the result depends on, parameters included."""
+        found = [self.q, self.k, self.v]
+        for part in (self.bias, self.score, self.sink):
+            if isinstance(part, nn.Module):
+                found.extend(part.parameters())
+            elif isinstance(part, Tensor):
+                found.append(part)
+        return found if self.mask is None else found + self.mask.held()
 
     @property
     def needs_grad(self) -> bool:
@@ -267,27 +277,6 @@ def masked_logsumexp(scores: Float[Tensor, "*bh q k"]) -> Float[Tensor, "*bh q"]
 def shift(level: Float[Tensor, "*rows"]) -> Float[Tensor, "*rows"]:
     """What to subtract from scores: +inf, and so weight 0, in rows without a key."""
     return level.masked_fill(level == -torch.inf, torch.inf)
-
-
-def values_unavailable(*tensors: Tensor) -> bool:
-    """Whether elements cannot be read: while tracing, and for meta, fake or functorch tensors."""
-    return torch.compiler.is_compiling() or any(map(_without_data, tensors))
-
-
-def _without_data(x: Tensor) -> bool:
-    if x.is_meta or isinstance(x, FakeTensor):
-        return True
-    try:
-        return x.data_ptr() == 0 and x.numel() > 0
-    except RuntimeError:
-        return True  # a wrapper of torch.func
-
-
-def wrapped_by_torch_func(*tensors: Tensor) -> bool:
-    """Whether a transform of torch.func, such as grad or vmap, wraps one of the tensors."""
-    return not torch.compiler.is_compiling() and any(
-        not x.is_meta and not isinstance(x, FakeTensor) and _without_data(x) for x in tensors
-    )
 
 
 def autocasts(device: torch.device) -> bool:

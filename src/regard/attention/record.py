@@ -327,10 +327,4 @@ class Look:
 
 def _versions(call: Call) -> list[int]:
     """The version counters of the call's tensors: in-place changes increment them."""
-    held: list[object] = [call.q, call.k, call.v, call.bias]
-    for part in (call.score, call.bias):
-        if isinstance(part, torch.nn.Module):
-            held.extend(part.parameters())
-    if call.mask is not None:
-        held.extend(call.mask.held())
-    return [x._version for x in held if isinstance(x, Tensor) and not x.is_inference()]
+    return [x._version for x in call.tensors if not x.is_inference()]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard import native
-from regard.attention.call import wrapped_by_torch_func
+from regard.attention.tracing import wrapped_by_torch_func
 
 
 def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

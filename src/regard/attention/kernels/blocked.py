@@ -24,9 +24,9 @@ from regard.attention.call import (
     masked_logsumexp,
     masked_softmax,
     shift,
-    values_unavailable,
     weighted_sum,
 )
+from regard.attention.tracing import values_unavailable
 
 HEIGHT, WIDTH = 128, 64
 """Queries and keys in a block, the granularity at which masked blocks are skipped."""
@@ -38,7 +38,7 @@ PAIRWISE = 32
 
 def supports(call: Call) -> str | None:
     """Why the kernel cannot run this call; None if it can."""
-    if values_unavailable(call.q, call.k, call.v):
+    if values_unavailable(*call.tensors):
         return "it reads values, which are not available while a call is traced or transformed"
     return None
 

@@ -22,12 +22,11 @@ from regard.attention.call import (
     Call,
     masked_softmax,
     runs,
-    values_unavailable,
     weighted_sum,
-    wrapped_by_torch_func,
 )
 from regard.attention.masks import Both, Causal, Dense, Mask
 from regard.attention.scores import DotScore
+from regard.attention.tracing import values_unavailable, wrapped_by_torch_func
 from regard.native.decoder import all_axes
 
 _FLASH = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
@@ -60,7 +59,7 @@ def supports(call: Call) -> str | None:
         return "it does not support dropout"
     if call.q.numel() == 0 or call.k.numel() == 0:
         return "there is nothing to compute"
-    if wrapped_by_torch_func(call.q, call.k, call.v):
+    if wrapped_by_torch_func(*call.tensors):
         return "torch.func transforms plain operations best"
     if call.bias is not None and not isinstance(call.bias, Tensor):
         return f"{type(call.bias).__name__} would have to be materialized, queries × keys"

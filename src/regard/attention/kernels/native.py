@@ -15,10 +15,11 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from regard import native
-from regard.attention.call import Call, wrapped_by_torch_func
+from regard.attention.call import Call
 from regard.attention.masks import Both, Dense, Mask, Spans
 from regard.attention.positions import PerDistance
 from regard.attention.scores import DotScore, Softcap
+from regard.attention.tracing import wrapped_by_torch_func
 from regard.native.decoder import all_axes
 
 WIDEST = 256
@@ -49,6 +50,10 @@ def supports(call: Call) -> str | None:
         b, h, q, k = call.sizes
         if b * h * q * k > WRITTEN:
             return "the gradient of the bias would be materialized for every batch entry and head"
+    if call.dropout and wrapped_by_torch_func(*call.tensors):
+        return "torch.func transforms dropout in plain operations only"
+    if isinstance(call.bias, PerDistance) and wrapped_by_torch_func(*call.bias.parameters()):
+        return f"torch.func transforms {type(call.bias).__name__} in plain operations only"
     if native.has_tangent(call.q, call.k, call.v):
         return "it has no forward-mode derivative"
     if (reason := _unwritten(call)) is not None:
@@ -61,7 +66,7 @@ def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor |
     reduced = call.reduced()
     seed = torch.randint(2**62, (1,), device="cpu") if call.dropout else None
     args = (reduced.q, reduced.k, reduced.v, *pairs(reduced), float(call.dropout), seed)
-    if wrapped_by_torch_func(reduced.q, reduced.k, reduced.v):
+    if wrapped_by_torch_func(*(x for x in args if isinstance(x, Tensor))):
         output, highest, total = native.Attend.apply(*args)  # type: ignore[no-untyped-call]
     else:
         output, highest, total = torch.ops.regard.attend(*args)

@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.attention.call import Call, masked_softmax, values_unavailable, weighted_sum
+from regard.attention.call import Call, masked_softmax, weighted_sum
+from regard.attention.tracing import values_unavailable
 
 MOST = 2**20
 """The number of scores above which blocks are faster."""

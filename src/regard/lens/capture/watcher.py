@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from torch import nn
 
-from regard.attention.call import values_unavailable
+from regard.attention.tracing import values_unavailable
 from regard.errors import OptionError
 from regard.lens.capture.modules import TRANSFORMED
 from regard.lens.capture.positions import Progress

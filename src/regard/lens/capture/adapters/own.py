@@ -7,8 +7,9 @@ from collections.abc import Callable
 from torch import Tensor
 
 from regard.attention import operation
-from regard.attention.call import Call, values_unavailable
+from regard.attention.call import Call
 from regard.attention.operation import Result
+from regard.attention.tracing import values_unavailable
 from regard.errors import OptionError
 from regard.lens.capture.adapters.installation import Installation, Undo
 from regard.lens.capture.forbidden import run_without
