@@ -51,6 +51,15 @@ def test_the_seed_decides() -> None:
     assert not torch.equal(layer(x), layer(x))
 
 
+def test_torch_func() -> None:
+    layer, x = Dropout(0.5), torch.randn(7, 11)
+    slope = torch.func.grad(lambda x: layer(x).sum())(x)
+    assert set(slope.unique().tolist()) == {0.0, 2.0}
+    for randomness in ("same", "different"):
+        one, other = torch.func.vmap(layer, randomness=randomness)(torch.stack([x, x]))
+        assert torch.equal(one, other) == (randomness == "same")
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_the_gradient_has_the_same_mask(dtype: torch.dtype) -> None:
     x = torch.randn(5, 13, dtype=dtype, requires_grad=True)

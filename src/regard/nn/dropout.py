@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard import native
+from regard.attention.tracing import wrapped_by_torch_func
 from regard.errors import OptionError
 
 LEVELS = 2**15
@@ -39,8 +40,9 @@ class Dropout(nn.Module):
             return x if onto is None else onto + x
         if onto is not None:  # onto is wider under autocast
             x = x.to(torch.promote_types(x.dtype, onto.dtype))
-        fits = x.dtype == torch.float32 and x.device.type == "cpu"
-        if fits and (onto is None or onto.shape == x.shape) and native.loaded():
+        given = [x] if onto is None else [x, onto]
+        fits = x.dtype == torch.float32 and x.device.type == "cpu" and x.shape == given[-1].shape
+        if fits and native.loaded() and not wrapped_by_torch_func(*given):
             seed = torch.randint(2**62, (1,), device="cpu")
             onto = None if onto is None else onto.contiguous()
             return torch.ops.regard.drop(  # type: ignore[no-any-return]
