@@ -19,6 +19,7 @@ from regard import (
     attend,
     causal,
     look,
+    padding,
     window,
 )
 from regard.attention.masks import Mask
@@ -26,12 +27,13 @@ from tests.attention.kernel_cases import DOUBLE, every, float32_inputs, inputs, 
 
 COMPILED = """
 import torch
-from regard import attend, causal
+from regard import attend, causal, padding
 from regard.attention import which
 
+lengths = torch.tensor([200])
 x = [torch.randn(1, 2, 300, 16) for _ in "qkv"]
 upstream = torch.randn(1, 2, 300, 16)
-for make in (lambda: None, lambda: causal):
+for make in (lambda: None, lambda: causal, lambda: padding(lengths)):
     assert which(*x, mask=make()) == "native"
     eager = lambda q, k, v: attend(q, k, v, mask=make())
     compiled = torch.compile(eager, fullgraph=True, backend="aot_eager")
@@ -50,7 +52,7 @@ def test_compile() -> None:
     In a process of its own: dynamo cannot trace the type checks of the test run. The backend is
     aot_eager, for inductor passes this test as well but needs 40 s to start.
     """
-    assert ran(COMPILED) == "[True, True, True, True]\n" * 2
+    assert ran(COMPILED) == "[True, True, True, True]\n" * 3
 
 
 def ran(code: str) -> str:
@@ -156,6 +158,21 @@ def test_transforms_of_the_bias_alone(form: str, dtype: torch.dtype, n: int) -> 
     (wanted,) = torch.autograd.grad(output(leaf, "plain").square().sum(), leaf)
     got = grad(lambda x: output(x).square().sum())(given[0])
     torch.testing.assert_close(got, wanted, **near)
+
+
+def test_lengths_without_values() -> None:
+    """Mapped over, and exported."""
+    q, k, v = inputs(17, 17)
+    lengths = torch.tensor([[2, 17], [5, 0], [17, 1]])
+
+    class Padded(torch.nn.Module):
+        def forward(self, lengths: Tensor) -> Tensor:
+            return attend(q, k, v, mask=causal & padding(lengths))
+
+    each = torch.stack([Padded()(row) for row in lengths])
+    torch.testing.assert_close(vmap(Padded())(lengths), each, **DOUBLE)
+    exported = torch.export.export(Padded(), (lengths[0],), strict=False).module()
+    torch.testing.assert_close(exported(lengths[1]), each[1], **DOUBLE)
 
 
 @every

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from regard.attention.mask import ALL, Cover, Device, Edges, Mask, Spans, graded
+from regard.attention.tracing import values_unavailable
 from regard.errors import DtypeError, OptionError, ShapeError, shape
 from regard.native import FAR
 
@@ -204,7 +205,9 @@ class Padding(_TensorMask):
         return Spans(last=self.lengths.reshape(-1, 1, 1, 1).to(device, torch.int64))
 
     def fit(self, q: int, k: int) -> None:
-        if self.lengths.numel() and int(self.lengths.max()) > k:
+        if self.lengths.numel() == 0 or values_unavailable(self.lengths):
+            return
+        if int(self.lengths.max()) > k:
             raise ShapeError(
                 f"padding: lengths reach {int(self.lengths.max())} but there are k={k} keys; "
                 "a length counts the keys that are not padding"
@@ -364,4 +367,6 @@ def _band_cover(rows: Edges, cols: Edges, lows: tuple[int, int], highs: tuple[in
 
 
 def _listed(tensor: Tensor) -> str:
-    return str(tensor.tolist()) if tensor.numel() <= 16 else shape(tensor)
+    if tensor.numel() > 16 or values_unavailable(tensor):
+        return shape(tensor)
+    return str(tensor.tolist())

@@ -35,6 +35,7 @@ from regard.attention.mask_kinds import (
     checked_bool,
     checked_whole,
 )
+from regard.attention.tracing import values_unavailable
 from regard.errors import OptionError, ShapeError
 
 __all__ = [
@@ -105,7 +106,8 @@ def padding(lengths: Tensor | Sequence[int] | int) -> Padding:
     [[[[1, 1, 0, 0]]], [[[1, 1, 1, 0]]]]
     """
     counts = checked_whole(lengths, "padding: lengths", "; for a bool per key use keys(…)")
-    if counts.numel() and int(counts.min()) < 0:
+    readable = counts.numel() > 0 and not values_unavailable(counts)
+    if readable and int(counts.min()) < 0:
         raise OptionError(f"padding: a length is {int(counts.min())}, expected 0 or more")
     return Padding(counts)
 
