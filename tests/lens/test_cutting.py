@@ -89,6 +89,26 @@ def test_heads_and_rows(x: Tensor) -> None:
     assert (seen[""].weights()[:, :, 2] > 0).all()
 
 
+@pytest.mark.parametrize(
+    "heads",
+    [{(1, 0)}, zip([1], [0], strict=True), torch.tensor([[1, 0]]), [("layers.1", torch.tensor(0))]],
+)
+def test_whole_heads_are_any_iterable_of_pairs(x: Tensor, heads: Any) -> None:
+    model = Stack()
+    with cut(model, heads=heads), watch(model) as seen:
+        model(x)
+    gone = [[not w.any() for w in look.weights().unbind(1)] for look in seen.values()]
+    assert gone == [[False] * 3, [True, False, False], [False] * 3]
+
+
+def test_heads_from_an_iterator_hold_for_every_link(x: Tensor) -> None:
+    model = Attention()
+    with cut(model, [(0, 1), (2, 3)], heads=iter([1])), watch(model) as seen:
+        model(x)
+    zero = seen[""].weights()[0].eq(0).nonzero().tolist()
+    assert zero == [[1, 0, 1], [1, 2, 3]]
+
+
 def test_layers_by_name_and_by_number(x: Tensor) -> None:
     model, memory = Stack(), torch.randn(B, M, WIDTH)
     for layers, expected in (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -96,6 +98,39 @@ def test_bad_links(x: Tensor) -> None:
     compiled = torch.compile(model, backend="eager")
     with pytest.raises(OptionError, match="cut: the model is compiled"):
         cut(compiled, [(0, 1)]).__enter__()
+
+
+@pytest.mark.usefixtures("as_users_run")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *(
+            (
+                {"heads": heads},
+                f"cut: heads={heads!r} without edges, expected pairs of layer and head, such as "
+                "heads=[(3, 5)]",
+            )
+            for heads in (1, [0, 1], [(0, 1, 2)], "ab")
+        ),
+        *(
+            (
+                {"layers": layers, "heads": heads},
+                f"cut: layers={layers!r} without edges; for whole heads, expected pairs of layer "
+                "and head, such as heads=[(3, 5)]",
+            )
+            for layers, heads in (([0], None), (0, [1]), (0, [(0, 1)]))
+        ),
+        (
+            {"edges": [(0, 1)], "layers": 1.5},
+            "cut: layers=1.5, expected the name or the number of a module, or several",
+        ),
+        ({"edges": 5}, "cut: edges=5, expected pairs (from, to) of positions"),
+    ],
+)
+def test_heads_and_layers_that_name_no_links(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        cut(Attention(), **options).__enter__()
+    assert str(caught.value) == message
 
 
 def test_a_model_without_attention_says_what_it_called() -> None:

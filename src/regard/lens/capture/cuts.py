@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
@@ -22,6 +22,7 @@ from regard.lens.capture.session import Listener, capturing
 from regard.lens.capture.unseen import check_seen
 
 Numbers = SupportsIndex | Sequence[SupportsIndex] | Tensor
+Layers = str | SupportsIndex | Iterable[str | SupportsIndex] | None
 KINDS = ("self", "cross")
 _ALL = -(2**31)
 """Stands for all heads, or all sequences of the batch, in an array of numbers."""
@@ -86,9 +87,9 @@ def _numbers(value: Numbers, name: str) -> tuple[int, ...]:
 @contextmanager
 def cut(
     model: nn.Module,
-    edges: Iterable[tuple[Numbers, Numbers] | Cut] = (),
-    layers: str | int | Sequence[str | int] | None = None,
-    heads: Numbers | Sequence[tuple[str | int, int]] | None = None,
+    edges: Iterable[tuple[Numbers, Numbers] | Cut] | None = None,
+    layers: Layers = None,
+    heads: Numbers | Iterable[tuple[str | int, int]] | None = None,
     *,
     kind: str = "self",
 ) -> Iterator[None]:
@@ -104,8 +105,9 @@ def cut(
             count in the whole text. Or `Cut` records, which can also name layers, heads and rows.
         layers: the names of the modules (those of ``list(seen)``), or their numbers among those of
             this kind, in the order of their first call; all if not given.
-        heads: the heads in which edges are cut, numbered from 0; all if not given. Without edges,
-            whole heads, as pairs of layer and head: ``heads=[(3, 5)]``.
+        heads: the heads in which edges are cut, numbered from 0; all if not given. Where `edges` is
+            not given, whole heads, as pairs of layer and head and without `layers`:
+            ``heads=[(3, 5)]``.
         kind: ``"self"`` or ``"cross"``.
 
     A link that does not occur while the model runs raises an error when the context ends.
@@ -123,7 +125,7 @@ def cut(
     tensor([[1., 1., 1.],
             [0., 0., 0.]])
     """
-    cutter = _Cutter(model, _cuts(list(edges), layers, heads, kind))
+    cutter = _Cutter(model, _cuts(edges, layers, heads, kind))
     with capturing(cutter) as session:
         before = session.operators.copy()
         yield
@@ -132,22 +134,30 @@ def cut(
 
 
 def _cuts(
-    edges: list[tuple[Numbers, Numbers] | Cut],
-    layers: str | int | Sequence[str | int] | None,
-    heads: Numbers | Sequence[tuple[str | int, int]] | None,
+    edges: Iterable[tuple[Numbers, Numbers] | Cut] | None,
+    layers: Layers,
+    heads: Numbers | Iterable[tuple[str | int, int]] | None,
     kind: str,
 ) -> list[Cut]:
     """The arguments of `cut` as records."""
-    if _are_pairs(heads):
-        if edges:
-            raise OptionError(
-                "cut: heads are pairs of layer and head, which cut whole heads; with edges give "
-                "their numbers, and layers="
-            )
-        return [Cut(None, None, layer, head, kind=kind) for layer, head in heads]  # type: ignore[misc, union-attr]
-    chosen = [layers] if isinstance(layers, str | SupportsIndex | None) else list(layers)
+    if edges is not None and not isinstance(edges, Iterable):
+        raise OptionError(f"cut: edges={edges!r}, expected pairs (from, to) of positions")
+    given = [] if edges is None else list(edges)
+    if isinstance(heads, Tensor):
+        heads = heads.tolist()
+    elif isinstance(heads, Iterable) and not isinstance(heads, str):
+        heads = list(heads)
+    pairs = isinstance(heads, list) and any(isinstance(one, Collection) for one in heads)
+    if edges is None or (pairs and not given):
+        return _whole_heads(layers, heads, kind)
+    if pairs:
+        raise OptionError(
+            "cut: heads are pairs of layer and head, which cut whole heads; with edges give "
+            "their numbers, and layers="
+        )
+    chosen = _layers(layers)
     cuts = []
-    for edge in edges:
+    for edge in given:
         if isinstance(edge, Cut):
             cuts.append(edge)
             continue
@@ -159,12 +169,39 @@ def _cuts(
             ) from None
         if query is None or key is None:
             raise OptionError("cut: a link needs both a query and a key, two positions")
-        cuts += [Cut(query, key, layer, heads, kind=kind) for layer in chosen]  # type: ignore[arg-type]
+        cuts += [Cut(query, key, layer, heads, kind=kind) for layer in chosen]
     return cuts
 
 
-def _are_pairs(heads: object) -> bool:
-    return isinstance(heads, list | tuple) and any(isinstance(one, list | tuple) for one in heads)
+def _whole_heads(layers: Layers, heads: object, kind: str) -> list[Cut]:
+    """The pairs of layer and head that `cut` is given without edges, as records."""
+    expected = "expected pairs of layer and head, such as heads=[(3, 5)]"
+    if layers is not None:
+        raise OptionError(f"cut: layers={layers!r} without edges; for whole heads, {expected}")
+    if heads is None:
+        return []
+    try:
+        pairs = [(layer, head) for layer, head in heads]  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise OptionError(f"cut: heads={heads!r} without edges, {expected}") from None
+    return [
+        Cut(None, None, one, head, kind=kind) for layer, head in pairs for one in _layers(layer)
+    ]
+
+
+def _layers(layers: Layers) -> list[str | int | None]:
+    """Names and numbers of modules as a list, [None] for all; raises if one is something else."""
+    if layers is None:
+        return [None]
+    if isinstance(layers, Tensor):
+        layers = layers.reshape(-1).tolist()
+    several = layers if isinstance(layers, Iterable) and not isinstance(layers, str) else [layers]
+    try:
+        return [one if isinstance(one, str) else index(one) for one in several]
+    except TypeError:
+        raise OptionError(
+            f"cut: layers={layers!r}, expected the name or the number of a module, or several"
+        ) from None
 
 
 class _Links:
