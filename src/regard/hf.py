@@ -46,7 +46,11 @@ def attention(
     mask: Mask | Tensor | None = None
     bias = position_bias
     if attention_mask is None:
-        mask = Causal(from_start=True) if causal and query.shape[2] > 1 else None
+        q = query.shape[2]
+        if causal and q > 1:  # no query sees a key beyond the first q: a static cache has more
+            key, value = key[:, :, :q], value[:, :, :q]
+            bias = None if bias is None else bias[..., :q]
+            mask = Causal(from_start=True)
     elif attention_mask.dtype == torch.bool:
         mask = attention_mask[..., : key.shape[2]]
     else:

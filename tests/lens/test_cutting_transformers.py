@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import regard.hf  # noqa: F401
 from regard.lens import Cut, cut, watch
 from tests.lens.transformers_models import (
     GROUPED,
@@ -91,7 +92,7 @@ def test_both_implementations_agree(prefix: str, options: Options, kind: str) ->
     torch.testing.assert_close(first, second, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("attention", ["sdpa", "eager", "regard"])
 @pytest.mark.parametrize("cache", ["dynamic", "static"])
 @pytest.mark.parametrize(
     ("prefix", "options", "key"),
