@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from regard.lens import Seen, cut, watch
 from tests.lens.transformers_models import (
+    GPT_OSS,
     GROUPED,
     PAIR,
     PICTURE,
@@ -365,9 +366,7 @@ def test_a_mask_that_the_function_makes_itself_is_seen(sizes: dict[str, Any]) ->
 
 
 def test_sinks_have_a_share_of_the_weights() -> None:
-    options = GROUPED | {"num_local_experts": 2, "num_experts_per_tok": 1, "sliding_window": 4}
-    options |= {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}}
-    model, inputs = build("GptOss", options, "eager"), text()
+    model, inputs = build("GptOss", GPT_OSS, "eager"), text()
     for name, parameter in model.named_parameters():
         if "sinks" in name:
             torch.nn.init.normal_(parameter)

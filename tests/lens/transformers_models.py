@@ -20,6 +20,10 @@ SIZES: Options = {
     "eos_token_id": 2,
 }  # fmt: skip
 GROUPED = SIZES | {"num_key_value_heads": 2, "head_dim": 8}
+GPT_OSS = GROUPED | {
+    "num_local_experts": 2, "num_experts_per_tok": 1, "sliding_window": 4,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+}  # fmt: skip
 PAIR: Options = {
     "vocab_size": 99, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2,
     "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 64,

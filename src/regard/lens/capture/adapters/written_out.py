@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from regard.lens.capture.adapters.functional import Args, Named, decomposed
 from regard.lens.capture.inputs import Weights
@@ -73,6 +74,8 @@ class Chain:
     """The softmax's result, once there is one."""
     layout: Layout | None = None
     place: Place | None = None
+    keys: int | None = None
+    """The number of keys; the weights of an attention sink have one more column."""
     cut: bool = False
     in_use: int | None = None
     gradients: Gradients | None = None
@@ -198,6 +201,9 @@ class WrittenOut:
         assert layout is not None
         assert place is not None
         scores = layout.apply(x)
+        shape = scores.shape
+        if chain.sole and shape[3] == chain.k.shape[-2] + 1:
+            scores = scores[..., :-1]  # without that of a sink
         masked = scores <= scores.amax(-1, keepdim=True) + LOWEST
         visible = Weights(~masked)
         chain.in_use = visible.in_use()
@@ -208,7 +214,7 @@ class WrittenOut:
         forbidden = links.whole(scores.shape[2]).to(x.device)
         hidden = forbidden | masked
         empty = forbidden.any(-1, keepdim=True) & hidden.all(-1, keepdim=True)
-        shape = scores.shape
+        forbidden = pad(forbidden, (0, shape[3] - scores.shape[3]))
         x = x.masked_fill(layout.undo(forbidden.expand(shape)), -torch.inf)
         return x, layout.undo(empty.expand(shape))
 
@@ -228,7 +234,7 @@ class WrittenOut:
         sums_over_keys = keys in (k, k - 1) and (keys != h or operand.stride(-1) == 1)
         if not sums_over_keys or operand.numel() != b * h * q * keys:
             return False
-        weights = weights[..., :keys]
+        weights, chain.keys = weights[..., :keys], keys
         v, output = _values(weights, operand, other, result, chain)
         state: _State = session.state[self]
         for run in chain.place.runs:
@@ -244,7 +250,8 @@ class WrittenOut:
         """The backward pass of a softmax whose call was announced."""
         chain = session.state[self].backward.get(args[1])
         if chain is not None and chain.gradients is not None and chain.layout is not None:
-            chain.gradients.weights = chain.layout.apply(args[0].detach())
+            gradient = chain.layout.apply(args[0].detach())
+            chain.gradients.weights = gradient[..., : chain.keys]
         return func(*args, **kwargs)
 
     def _has_parameter(self, session: Session, state: _State, *tensors: Tensor) -> bool:
@@ -286,8 +293,9 @@ def _product(chain: Chain) -> tuple[Tensor | None, Tensor | None]:
     q, k, layout = chain.q, chain.k, chain.layout
     assert layout is not None
     assert chain.weights is not None
-    b, h, rows, columns = layout.apply(chain.weights).shape
-    d = k.shape[-1]
+    b, h, rows, _ = layout.apply(chain.weights).shape
+    columns, d = chain.keys, k.shape[-1]
+    assert columns is not None
     if q is None or not chain.sole or not layout.plain or not q.numel() or not k.numel():
         return None, None
     groups, rest = divmod(k.numel(), b * columns * d)
