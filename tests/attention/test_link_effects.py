@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from regard import look, watch
 from regard.attention.link_effects import link_effects
@@ -48,6 +49,21 @@ def test_groups_are_cut_together(case: tuple[Tensor, Tensor, Tensor]) -> None:
         torch.testing.assert_close(effects[..., group], change_without(scores, values, g, keys))
 
 
+@pytest.mark.parametrize("groups", [None, torch.tensor([0, 0, 1, -1, 2, 2, 2])])
+def test_a_sink_is_a_key_of_value_zero(
+    case: tuple[Tensor, Tensor, Tensor], groups: Tensor | None
+) -> None:
+    scores, values, g = case
+    sink = torch.tensor([2.0, -30.0, 30.0, 0.0, -torch.inf], dtype=torch.float64).expand(2, 5)
+    weights, effects = link_effects(scores, g @ values.mT, groups, sink=sink)
+    scores, values = torch.cat([scores, sink[..., None]], -1), F.pad(values, (0, 0, 0, 1))
+    whole = torch.softmax(scores, -1)
+    for group in range(weights.shape[-1]):
+        keys = [group] if groups is None else (groups == group).nonzero().flatten().tolist()
+        torch.testing.assert_close(weights[..., group], whole[..., keys].sum(-1))
+        torch.testing.assert_close(effects[..., group], change_without(scores, values, g, keys))
+
+
 def test_a_saturated_link_is_not_divided_by_almost_nothing() -> None:
     scores = torch.tensor([[30.0, 0.0, 1.0]])
     values, g = torch.tensor([[1.0], [2.0], [5.0]]), torch.tensor([[1.0]])
@@ -76,7 +92,7 @@ class Attention(torch.nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.project(x).unflatten(-1, (3, 2, 4)).permute(2, 0, 3, 1, 4)
-        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+        return F.scaled_dot_product_attention(q, k, v)
 
 
 def test_effects_of_a_watched_model_are_those_of_the_formula() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import tokenizers
 import torch
 
 import regard.hf  # noqa: F401
-from regard.lens import cut, watch
-from tests.lens.transformers_models import GPT_OSS, N, build, words
+from regard.lens import Lens, cut, watch
+from tests.lens.conftest import TEXT
+from tests.lens.transformers_models import GPT_OSS, N, build, transformers, words
 
 BOTH = pytest.mark.parametrize("attention", ["eager", "regard"])
 
@@ -61,3 +63,20 @@ def test_effects_are_the_same_in_all_implementations() -> None:
         assert found[-1].abs().max() == pytest.approx(abs(seen.links(1)[0].effect))
     assert found[0].abs().max() > 0.1
     torch.testing.assert_close(*found, atol=1e-4, rtol=1e-3)
+
+
+@BOTH
+def test_why_counts_the_share_of_the_sink(
+    attention: str, word_piece: tokenizers.Tokenizer, word_piece_ids: list[int]
+) -> None:
+    gpt_oss = model(attention, "ForCausalLM")
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=word_piece, pad_token="[PAD]", unk_token="[UNK]", eos_token="[SEP]"
+    )
+    why = Lens(gpt_oss, tokenizer).why(TEXT)
+    with torch.no_grad(), watch(gpt_oss) as seen:
+        gpt_oss(torch.tensor([word_piece_ids]))
+    for link in why.links:
+        weights = seen[link.module].weights()[0, link.head, list(link.query_positions)]
+        mean = weights[:, list(link.key_positions)].sum(-1).mean()
+        assert link.attention == pytest.approx(float(mean), abs=1e-4)

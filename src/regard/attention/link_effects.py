@@ -17,6 +17,7 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
+from torch.nn.functional import pad
 
 from regard.attention.call import masked_softmax
 
@@ -29,6 +30,7 @@ def link_effects(
     gradient_of_weights: Float[Tensor, "*b q k"],
     groups: Int64[Tensor, " k"] | None = None,
     count: int | None = None,
+    sink: Float[Tensor, "*b q"] | None = None,
 ) -> tuple[Float[Tensor, "*b q g"], Float[Tensor, "*b q g"]]:
     """The weight of each link, or group of links, and the effect of cutting it.
 
@@ -37,6 +39,7 @@ def link_effects(
         gradient_of_weights: ∂M/∂a = g · v_j for every query and key.
         groups: the group of each key, from 0; -1 leaves a key out. Each key by itself if None.
         count: the number of groups.
+        sink: per query, a further score whose share of the softmax goes to no key.
 
     Cutting the only link of a query makes its output 0.
 
@@ -46,6 +49,13 @@ def link_effects(
     >>> effects  # without the first key the output is 3 instead of 2, without the second 1
     tensor([[ 2., -2.]])
     """
+    if sink is not None:  # one more key, of value 0 and in no group
+        if groups is None:
+            count = scores.shape[-1]
+            groups = torch.arange(count, device=scores.device)
+        groups = pad(groups, (0, 1), value=-1)
+        scores = torch.cat([scores, sink.unsqueeze(-1).to(scores.dtype)], -1)
+        gradient_of_weights = pad(gradient_of_weights, (0, 1))
     weights = masked_softmax(scores)
     whole = (weights * gradient_of_weights).sum(-1, keepdim=True)  # g · o
     pull = weights * (whole - gradient_of_weights)

@@ -71,6 +71,9 @@ class Look:
         self._versions = _versions(call)
         self._logsumexp = None if logsumexp is None else logsumexp.detach()
         self._known_statistics: WeightStatistics | None = None
+        if call.sink is not None:
+            b, _, q, _ = call.sizes
+            self.sink = call.sink.detach()[:, None].expand(b, -1, q)
         self.output = call.restore(output)
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -175,11 +178,8 @@ class Look:
         """
         scores = self._rows("effects", self._call, queries, heads, limit)
         gradient = self.gradient_of_weights(queries, heads).reshape(scores.shape)
-        if self._sinks is not None:  # one more key, of value 0
-            scores = self._with_sink(scores, queries, heads)
-            gradient = torch.nn.functional.pad(gradient, (0, 1))
-            return self._call.restore(link_effects(scores, gradient)[1][..., :-1])
-        return self._call.restore(link_effects(scores, gradient)[1])
+        sink = self._sink_of(queries, heads)
+        return self._call.restore(link_effects(scores, gradient, sink=sink)[1])
 
     @_without_autograd
     def gradient_of_weights(
@@ -272,25 +272,16 @@ class Look:
     def _statistics(self) -> WeightStatistics:
         call = self._call
         if self._known_statistics is None:
-            self._known_statistics = WeightStatistics(call, self._logsumexp, self._sinks)
+            self._known_statistics = WeightStatistics(call, self._logsumexp, self.sink)
         return self._known_statistics
 
-    @property
-    def _sinks(self) -> Float[Tensor, "b h q"] | None:
-        """The sink's score for each query, given per query or per head."""
-        sink = self._of.sink
-        if self.sink is not None or sink is None:
-            return self.sink
-        b, _, q, _ = self.sizes
-        return sink[:, None].expand(b, len(sink), q)
-
-    def _with_sink(self, scores: Tensor, queries: Which, heads: Which) -> Tensor:
-        """Rows of scores with the sink's score as their last column."""
-        sink = self._sinks
-        assert sink is not None
+    def _sink_of(self, queries: Which, heads: Which) -> Float[Tensor, "b h q"] | None:
+        """The sink's score for each of these queries and heads."""
+        if self.sink is None:
+            return None
         _, h, q, _ = self.sizes
         rows, chosen = indices(queries, q, "queries"), indices(heads, h, "heads")
-        return torch.cat([scores, sink[:, chosen][:, :, rows, None].to(scores.dtype)], -1)
+        return self.sink[:, chosen][:, :, rows]
 
     def _rows(
         self, what: str, call: Call, queries: Which, heads: Which, limit: int
@@ -319,8 +310,9 @@ class Look:
 
     def _softmax(self, what: str, queries: Which, heads: Which, limit: int) -> Tensor:
         scores = self._rows(what, self._call, queries, heads, limit)
-        if self._sinks is not None:
-            scores = self._with_sink(scores, queries, heads)
+        sink = self._sink_of(queries, heads)
+        if sink is not None:
+            scores = torch.cat([scores, sink.unsqueeze(-1).to(scores.dtype)], -1)
             return torch.softmax(scores, -1)[..., :-1].nan_to_num_()
         return masked_softmax(scores)
 

@@ -152,11 +152,13 @@ def _of_call(
     own = sorted(position for positions in queries.positions for position in positions)
     to, of = keys.groups(k), queries.groups(look.sizes[2])[own]
     parts, q, rows = [], len(own), None if len(own) == look.sizes[2] else own
+    sink = look.sink if look.sink is None or rows is None else look.sink[:, :, rows]
     step = h if b * h * q * k <= ELEMENTS else max(1, ELEMENTS // (b * q * k))
     for first in range(0, h, step):
         heads = slice(first, first + step)
         scores, gradient = look.scores(rows, heads), look.gradient_of_weights(rows, heads)
-        parts.append(link_effects(scores, gradient, to, len(keys)))
+        share = None if sink is None else sink[:, heads]
+        parts.append(link_effects(scores, gradient, to, len(keys), share))
     weights, effects = (torch.cat(one, 1) for one in zip(*parts, strict=True))
     weights = grouped(weights[0].mT, of, len(queries)).mT
     counts = torch.tensor([len(positions) for positions in queries.positions]).to(weights)
