@@ -14,6 +14,8 @@ from torch import Tensor
 from regard import (
     ALiBi,
     Bilinear,
+    Scaled,
+    Softcap,
     causal,
     look,
     padding,
@@ -219,6 +221,24 @@ def test_the_default_limit() -> None:
     x = torch.zeros(1, 2, 16_384, 2)
     with pytest.raises(MemoryLimitError, match="over the limit of 1,073,741,824"):
         look(x, x, x, mask=window(2)).weights()
+
+
+@pytest.mark.parametrize(
+    ("score", "bias", "words"),
+    [
+        ("scaled_dot", None, "÷ √7"),
+        (Scaled(0.3), torch.zeros(5, 5), "× 0.3"),
+        (Softcap(2.0), ALiBi(1), "÷ √7, softcap 2, + bias"),
+        ("dot", torch.full((5, 5), -INF), "× 1"),
+        ("cosine", torch.eye(5), "× 1, + bias"),
+    ],
+)
+def test_the_scaling_in_words(score: Any, bias: Any, words: str) -> None:
+    x = noise(1, 5, 7)
+    seen = look(x, x, x, score=score, bias=bias)
+    assert seen.scaling == words
+    if score != "cosine":
+        torch.testing.assert_close(seen.compared(), x @ x.mT)
 
 
 def test_entropy_by_hand() -> None:

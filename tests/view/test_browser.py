@@ -75,6 +75,7 @@ def test_a_column_selects_a_key_and_a_cell_a_head(shown: Any, view: View) -> Non
     assert [number(one) for one in told] == pytest.approx(
         [product, product / 8**0.5, weight], abs=6e-3
     )
+    assert "÷ √8, nothing masked" in shown.locator(".flow").inner_text()
     assert f"weight {weight:.2f}" in shown.locator(".effect").inner_text()
     vectors = shown.eval_on_selector_all(
         ".flow .vector", "all => all.map(v => [...v.children].map(c => c.title))"

@@ -79,6 +79,7 @@ def test_the_numbers_are_those_of_the_lens(page: Any, why: Why) -> None:
     steps = page.locator(".flow strong").all_inner_texts()
     told = (why.steps.product, why.steps.scaled, why.steps.weight)
     assert [float(one) for one in steps] == pytest.approx(told, abs=6e-3)
+    assert f"{why.steps.scaling}, nothing masked" in page.locator(".flow").inner_text()
     link = next(one for one in why.links if (one.place, one.key) == ("cross", "animal"))
     page.click(f"[data-cell='{link.layer} {link.head}']")
     product = page.locator(".flow strong").first.inner_text()

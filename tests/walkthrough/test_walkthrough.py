@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import regard
-from regard import ALiBi, Learned, RelativeBias, Rotary, Scaled, Sinusoidal
+from regard import ALiBi, Learned, RelativeBias, Rotary, Scaled, Sinusoidal, Softcap
 from regard.attention import causal, dense, window
 from regard.walkthrough import NAMES, Steps, steps
 from regard.walkthrough.worked_example import W_K, W_Q, W_V, X, worked
@@ -80,6 +80,12 @@ def test_without_weights_the_vectors_themselves_are_compared(n: int) -> None:
     s = steps(x)
     assert_all(s, {"x": x.tolist(), "q": x.tolist(), "k": x.tolist(), "v": x.tolist(), **wanted})
     assert torch.equal(s.scaled, s.scores)
+
+
+def test_a_score_that_is_no_scaled_product_is_one_step() -> None:
+    s = steps(noise(5, 3), score=Softcap(2.0))
+    assert torch.equal(s.scores, s.scaled)
+    assert s.scores.abs().max() < 2.0
 
 
 def test_a_weight_that_is_missing_leaves_x_as_it_is() -> None:

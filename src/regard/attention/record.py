@@ -7,6 +7,7 @@ recomputed from them, bit for bit, in blocks of bounded size.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -19,7 +20,7 @@ from torch import Tensor
 from regard.attention import statistics
 from regard.attention.call import Call, autocast_disabled, masked_softmax, repeat_kv, runs
 from regard.attention.link_effects import link_effects
-from regard.attention.scores import Scaled, Score
+from regard.attention.scores import Scaled, Score, Softcap
 from regard.attention.selection import Which, indices
 from regard.attention.statistics import WeightStatistics
 from regard.errors import MemoryLimitError, OptionError, StaleError
@@ -121,6 +122,24 @@ class Look:
         """The score function of the call."""
         return self._call.score
 
+    @property
+    def scaling(self) -> str:
+        """How q·k becomes a score, in words: ``÷ √64``, ``× 0.3``, ``÷ √64, softcap 50, + bias``.
+
+        Other scores are ``× 1``. A mask that is added to the scores is no bias.
+        """
+        call, width = self._call, self._call.q.shape[-1]
+        scale = 1.0 if call.scale is None else call.scale
+        parts = [f"÷ √{width}" if math.isclose(scale, width**-0.5) else f"× {scale:.4g}"]
+        if isinstance(call.score, Softcap):
+            parts.append(f"softcap {call.score.cap:g}")
+        bias = call.bias
+        if isinstance(bias, Tensor):
+            added = bool(((bias != 0) & (bias > torch.finfo(torch.float16).min)).any())
+        else:
+            added = bias is not None
+        return ", ".join([*parts, "+ bias"] if added else parts)
+
     @_without_autograd
     def compared(
         self,
@@ -130,8 +149,8 @@ class Look:
         scaled: bool = False,
         limit: int = LIMIT,
     ) -> Float[Tensor, "*bh q k"]:
-        """The scores of queries and keys without bias and mask, with the scale if `scaled`."""
-        unscaled = not scaled and self._call.factor is not None
+        """The scores of queries and keys without bias and mask, with scale and cap if `scaled`."""
+        unscaled = not scaled and self._call.scale is not None
         score = Scaled(1.0) if unscaled else self._call.score
         bare = dataclasses.replace(self._call, mask=None, bias=None, score=score)
         return self._call.restore(self._rows("compared", bare, queries, heads, limit))

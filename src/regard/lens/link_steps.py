@@ -36,7 +36,9 @@ class LinkSteps:
     product: float
     """Step 2: q · k."""
     scaled: float
-    """Step 3: the score divided by √d, with biases added."""
+    """Step 3: the score scaled (see `scaling`), with biases added."""
+    scaling: str
+    """How step 3 scales, such as ``÷ √64``; see `Look.scaling`."""
     weight: float
     """Step 4: softmax over all words."""
     weights: tuple[tuple[str, float], ...]
@@ -65,7 +67,7 @@ class LinkSteps:
                 f"1. Query and key   q({self.query}) = {_vector(self.q)}",
                 f"                   k({self.key}) = {_vector(self.k)}",
                 f"2. Score           q · k = {self.product:.4f}",
-                f"3. Scale           ÷ √{len(self.q)} = {self.scaled:.4f}",
+                f"3. Scale           {self.scaling} = {self.scaled:.4f}",
                 f"4. Softmax         {self.weight:.4f}   ({most}{rest})",
                 f"5. Weight × value  {self.weight:.4f} × v({self.key}) = {_vector(self.weighted)}",
                 f"6. Sum             over {len(self.weights)} words = {_vector(self.output)}",
@@ -86,6 +88,8 @@ class RowSteps:
     """The value of each word; of several tokens, the mean by their weights."""
     product: Float[Tensor, "layers heads words"]
     scaled: Float[Tensor, "layers heads words"]
+    scaling: tuple[str, ...]
+    """How each layer scales, such as ``÷ √64``."""
     weight: Float[Tensor, "layers heads words"]
     """The sum over the tokens of the word."""
     output: Float[Tensor, "layers heads e"]
@@ -111,7 +115,8 @@ def row_steps(prediction: Prediction, order: Sequence[int], numbers: int) -> Row
     k, v, product, scaled, weight = (torch.stack(values) for values in zip(*parts, strict=True))
     q = torch.stack([look.q[0, :, row].float() for look in looks])
     output = torch.stack([look.output[0, :, row].float() for look in looks])
-    return RowSteps(tuple(words), q, k, v, product, scaled, weight, output)
+    scaling = tuple(look.scaling for look in looks)
+    return RowSteps(tuple(words), q, k, v, product, scaled, scaling, weight, output)
 
 
 def _by_word(
@@ -199,6 +204,7 @@ def _taken(
         v=look.v[0, head // group, k].detach().float(),
         product=float(look.compared(queries=q, heads=head)[0, 0, 0, k]),
         scaled=float(look.scores(queries=q, heads=head)[0, 0, 0, k]),
+        scaling=look.scaling,
         weight=float(weights[k]),
         weights=tuple(sorted(totals, key=lambda one: -one[1])),
         output=look.output[0, head, q].detach().float(),

@@ -252,6 +252,7 @@ def _steps(layer: Layer, chosen: Mapping[str, Sequence[int]]) -> dict[str, Any] 
     return {
         "queries": queries,
         "keys": keys.tolist(),
+        "scaling": look.scaling,
         **{name: pack(values) for name, values in vectors.items()},
         **{name: _taken(values, keys) for name, values in numbers},
     }

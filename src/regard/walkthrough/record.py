@@ -77,7 +77,7 @@ class Steps:
 
     @cached_property
     def scores(self) -> Float[Tensor, "*h q k"]:
-        return self._per_head(self.seen.compared()).detach()
+        return self._per_head(self.seen.compared(scaled=self.factor is None)).detach()
 
     @cached_property
     def scaled(self) -> Float[Tensor, "*h q k"]:

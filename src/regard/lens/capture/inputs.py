@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.attention.call import Call, autocast_disabled
 from regard.attention.masks import Causal, Dense, Mask, causal
 from regard.attention.preparation import prepare
-from regard.attention.scores import Scaled, Score
+from regard.attention.scores import Scaled, Score, Softcap
 from regard.lens.capture.positions import keys_in_use
 
 Change = Callable[[Tensor], Tensor]
@@ -46,20 +46,6 @@ class Inputs(Protocol):
 
     def call(self) -> Call:
         """The call in regard's form."""
-
-
-@dataclass(frozen=True)
-class Capped:
-    """The scaled dot product with a soft cap: cap · tanh(x / cap).
-
-    Gemma Team, "Gemma 2", 2024.
-    """
-
-    factor: float
-    cap: float
-
-    def __call__(self, q: Tensor, k: Tensor) -> Tensor:
-        return torch.tanh(q @ k.mT * (self.factor / self.cap)) * self.cap
 
 
 @dataclass(frozen=True)
@@ -116,8 +102,7 @@ class DotProduct:
                 bias = given
         score: str | Score = "scaled_dot" if self.scale is None else Scaled(float(self.scale))
         if self.softcap is not None:
-            factor = self.q.shape[-1] ** -0.5 if self.scale is None else float(self.scale)
-            score = Capped(factor, float(self.softcap))
+            score = Softcap(float(self.softcap), self.scale)
         with autocast_disabled(self.q.device):
             return prepare("watch", self.q, self.k, self.v, mask, bias, score, self.dropout)
 

@@ -108,6 +108,10 @@ class JoinedLook(Look):
         return self._looks[0].score
 
     @property
+    def scaling(self) -> str:
+        return self._looks[0].scaling
+
+    @property
     def output_gradient(self) -> Tensor | None:  # type: ignore[override]
         found = [look.output_gradient for look in self._looks]
         known = [one for one in found if one is not None]

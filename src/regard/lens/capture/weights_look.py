@@ -52,6 +52,11 @@ class WeightsLook(Look):
             raise OptionError(_unseen("values"))
         return self._call.v
 
+    @property
+    def scaling(self) -> str:
+        """How q·k became a score is not known: `scores` are the logarithms of the weights."""
+        return "log of the weight"
+
     def compared(
         self,
         queries: Which = None,

@@ -131,7 +131,7 @@ def _how(found: Finding) -> Iterator[Text]:
     link = f"{found.word} → {plain(read.word)}, {place}layer {read.layer} head {read.head}"
     yield Text.assemble(("How?", STRONG), (f"  {link}: the six steps\n", DIM))
     yield Text.assemble(
-        "  q · k ", (f"{product:.2f}", STRONG), f"   ÷ √{len(row['q'][0][0])} ",
+        "  q · k ", (f"{product:.2f}", STRONG), f"   {row['scaling'][read.layer]} ",
         (f"{scaled:.2f}" if scaled is not None else "−∞", STRONG), "   softmax ",
         (f"{weight:.3f}", STRONG), "   × v   Σ   → ", (found.word, LOOK),
     )  # fmt: skip

@@ -80,9 +80,9 @@ PAGE = {
     "before the cut": "The query and the score are those before the cut; in later layers they "
     "change, too.",
     "product": "q · k, {width} products added up",
-    "scale": "÷ √{width}, nothing masked",
-    "scale, masked": "÷ √{width}, then masked: this word may not be attended to",
-    "scale, cut": "÷ √{width}, then the link is masked: this is what “cut” means",
+    "scale": "{scaling}, nothing masked",
+    "scale, masked": "{scaling}, then masked: this word may not be attended to",
+    "scale, cut": "{scaling}, then the link is masked: this is what “cut” means",
     "sum": "over {count} words: what the head hands on",
 }
 """Sentences of the page about what is selected there."""

@@ -124,6 +124,7 @@ function saved(reader, layer, head, from, to) {
     output: vector(data.output, head, i),
     product: data.product[head][i][at],
     scaled: data.scaled[head][i][at],
+    scaling: data.scaling,
     weight: weights[i][at],
     row: weights[i].map((weight, j) => [list[of[keys[j]]].label, weight]),
     at,

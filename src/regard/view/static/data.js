@@ -21,7 +21,7 @@
  *
  * @typedef {Record<"q" | "k" | "v" | "output", Packed> &
  *   {queries: number[], keys: number[][], product: number[][][],
- *    scaled: (number | null)[][][], weight: number[][][]}} StepsData per head
+ *    scaled: (number | null)[][][], scaling: string, weight: number[][][]}} StepsData per head
  *
  * @typedef {object} ExplainedData
  * @property {number} word

@@ -29,6 +29,7 @@
  * @property {Packed} output
  * @property {number[][][]} product
  * @property {(number | null)[][][]} scaled
+ * @property {string[]} scaling How each layer scales the score.
  * @property {number[][][]} weight
  */
 /**
@@ -76,6 +77,7 @@
  * @property {Float64Array} output
  * @property {number} product
  * @property {number | null} scaled
+ * @property {string} scaling How the score is scaled.
  * @property {number} weight
  * @property {[string, number][]} row Words and their weights.
  * @property {number} at The place of the link in the row.

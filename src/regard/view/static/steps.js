@@ -119,6 +119,7 @@ function linkNumbers(finding, { word, layer, head }) {
     output: vector(row.output, layer, head),
     product: row.product[layer][head][at],
     scaled: row.scaled[layer][head][at],
+    scaling: row.scaling[layer],
     weight: row.weight[layer][head][at],
     row: row.weight[layer][head].map((weight, i) => [finding.reads[row.words[i]].word, weight]),
     at,
@@ -129,7 +130,7 @@ function linkNumbers(finding, { word, layer, head }) {
 function flow(scene, numbers, key) {
   const { finding, state } = scene;
   const { cut } = state;
-  const { q, k, v, output, product, scaled, weight: own } = numbers;
+  const { q, k, v, output, product, scaled, scaling, weight: own } = numbers;
   const weight = cut ? 0 : own;
   const left = 1 - own;
   const after = cut ? output.map((x, i) => (left > 1e-6 ? (x - own * v[i]) / left : 0)) : output;
@@ -150,7 +151,7 @@ function flow(scene, numbers, key) {
     step(
       "Scale",
       big(cut || scaled === null ? "−∞" : fixed(scaled, 2)),
-      note(told(scale, { width })),
+      note(told(scale, { scaling })),
     ),
     step("Softmax", big(cut ? "0" : weight.toFixed(3)), softmax(numbers, cut)),
     step(
