@@ -37,3 +37,17 @@ def test_the_steps_are_those_of_the_model(
     torch.testing.assert_close(row.product, (row.q.unsqueeze(-2) * row.k).sum(-1))
     assert set(row.scaling) == {steps.scaling}
     assert printed in str(why.view())
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "place"),
+    [
+        ("it", "animal", "encoder"),
+        ("es", "Tier", "decoder"),
+        ("müde", "es", "decoder"),
+        ("Tier", "animal", "cross"),
+    ],
+)
+def test_a_word_of_every_place_is_asked(query: str, key: str, place: str) -> None:
+    steps = Lens.open("pocket-en-de").steps(TEXT, query=query, key=key, place=place)
+    assert (steps.query, steps.key, steps.place) == (query, key, place)

@@ -209,16 +209,16 @@ class Lens:
         Args:
             text: what the model reads.
             query: the word that attends: one that the model wrote, see `why`. With `place`
-                ``"encoder"`` or ``"decoder"``, a row of that place.
+                ``"encoder"``, a word of the text.
             key: the word attended to.
             layer: of that place, from 0; the one with the largest weight if not given.
             head: the same.
             place: ``"cross"`` for a translator if not given; ``"encoder"`` or ``"decoder"``.
         """
         with self._computing():
-            inside = place not in (None, "cross") and self.translates
-            prediction = self.analyse(text).prediction(None if inside else query, None)
-            return link_steps(prediction, key, query if inside else None, layer, head, place)
+            read = place == "encoder" and self.translates
+            prediction = self.analyse(text).prediction(None if read else query, None)
+            return link_steps(prediction, key, query if read else None, layer, head, place)
 
     def knockouts(self, text: str, *, tokens: bool = False) -> Float[Tensor, "names names"]:
         """For each pair of words, how far the first one's vector moves if the link is cut."""
