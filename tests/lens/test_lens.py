@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +58,26 @@ def test_similar_by_contextual_vectors(lens: Lens) -> None:
     assert float(first) == pytest.approx(1.0, abs=1e-6)
     with pytest.raises(OptionError, match="similar: layer 9, but there are 4, numbered from 0"):
         lens.similar("a", "b", layer=9)
+
+
+def test_every_result_is_one_line_in_a_notebook(lens: Lens, translator: Translator) -> None:
+    results = (
+        lens, translator, lens.explain(TEXT, "it"), lens.explain("it", "it"),
+        lens.heads(TEXT, "it", "animal"), lens.score_heads([(TEXT, "it", "animal")]),
+        lens.embed(TEXT), lens.translate(TEXT), lens.steps(TEXT, key="animal"), lens.summary(TEXT),
+        lens.compare(TEXT, "the animal", "animal", among=["the bat"]),
+    )  # fmt: skip
+    for one in results:
+        assert re.fullmatch(rf"{type(one).__name__}\(.{{9,180}}\)", repr(one))
+        assert " at 0x" not in repr(one)
+
+
+def test_what_has_a_view_shows_it_in_a_notebook(lens: Lens) -> None:
+    e = lens.explain(TEXT, "it")
+    compared = lens.compare(TEXT, "the animal", "animal", among=["the bat"])
+    for one in (e, compared):
+        assert one._repr_html_() == one.view()._repr_html_()
+    assert lens.explain(TEXT, len(e.names) - 1)._repr_html_() is None  # the end token
 
 
 def test_translate_sees_encoder_decoder_and_what_is_between(

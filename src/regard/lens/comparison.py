@@ -88,6 +88,12 @@ class Comparison:
 
         return view_of_comparison(self)
 
+    def _repr_html_(self) -> str:
+        return self.view()._repr_html_()
+
+    def __repr__(self) -> str:
+        return f"Comparison({self.word!r}: cosine {self.static:.2f} → {float(self.cosine[-1]):.2f})"
+
     def to_data(self) -> dict[str, Any]:
         """Everything as plain lists and numbers."""
         sides = [

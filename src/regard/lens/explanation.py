@@ -269,6 +269,18 @@ class Explanation:
 
         return view_of(self)
 
+    def _repr_html_(self) -> str | None:
+        try:
+            return self.view()._repr_html_()
+        except OptionError:  # views show no special tokens
+            return None
+
+    def __repr__(self) -> str:
+        most = ", ".join(
+            f"{method} {name!r}" for method in METHODS for name, _ in self.top(method, 1)
+        )
+        return f"Explanation({self.query!r}: {most or 'attends to no other word'})"
+
     def __str__(self) -> str:
         return self.table()
 

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.errors import FileError, OptionError, RegardError
+from regard.errors import FileError, OptionError, RegardError, counted
 from regard.lens.adapters import ModelAdapter, Reading, TranslatorAdapter, writes_for
 from regard.lens.arguments import whole
 from regard.lens.capture import watch
@@ -96,6 +96,13 @@ class Heads(Sequence[Head]):
 
     def __len__(self) -> int:
         return len(self._heads)
+
+    def __repr__(self) -> str:
+        first = self._heads[0]
+        return (
+            f"Heads({self.looks!r} → {self.at!r}: {len(self)} heads, most attention "
+            f"{first.attention:.3f} in layer {first.layer} head {first.head})"
+        )
 
     def __str__(self) -> str:
         written = any(one.effect is not None for one in self._heads)
@@ -262,6 +269,11 @@ class HeadScores:
         """(place, layer, head, accuracy) of the n best of all places."""
         every = [(place, *one) for place in self.places for one in self.best(n, place)]
         return sorted(every, key=lambda one: -one[3])[:n]
+
+    def __repr__(self) -> str:
+        place, layer, head, right = self.ranked(1)[0]
+        best = f"best: {place} layer {layer} head {head}, {right:.1%}"
+        return f"HeadScores({counted(self.n, 'question')}, {best})"
 
     def __str__(self) -> str:
         questions = "1 question" if self.n == 1 else f"{self.n} questions"

@@ -66,6 +66,10 @@ class Lens:
         lens.name = Path(what).name
         return lens
 
+    def __repr__(self) -> str:
+        size = sum(one.numel() for one in self.model.parameters())
+        return f"Lens({self.name!r}, {self._adapter.kind}, {size:,} parameters)"
+
     @property
     def model(self) -> torch.nn.Module:
         return self._adapter.model

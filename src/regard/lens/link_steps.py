@@ -57,6 +57,10 @@ class LinkSteps:
         plain = {name: one for name, one in vars(self).items() if name not in vectors}
         return {**plain, **vectors, "weighted": self.weighted.tolist()}
 
+    def __repr__(self) -> str:
+        link = f"{self.query!r} → {self.key!r}, {self.place} layer {self.layer} head {self.head}"
+        return f"LinkSteps({link}: weight {self.weight:.3f})"
+
     def __str__(self) -> str:
         most = ", ".join(f"{word} {weight:.3f}" for word, weight in self.weights[:KEYS])
         rest = ", …" if len(self.weights) > KEYS else ""

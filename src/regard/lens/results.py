@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import shorten
 
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.errors import shape
 from regard.lens.arguments import numbered
 from regard.lens.capture import Seen
 from regard.text.words import Words
@@ -28,6 +30,9 @@ class Embedded:
 
     def __getitem__(self, word: str | int) -> Float[Tensor, "layers width"]:
         return self.vectors[:, self.words.find(word)]
+
+    def __repr__(self) -> str:
+        return f"Embedded({sum(self.words.is_word)} words, vectors {shape(self.vectors)})"
 
     def sentence(self, layer: int = -1) -> Float[Tensor, " width"]:
         """The vector of the text: the mean over its words, without special tokens."""
@@ -52,6 +57,10 @@ class WatchedTranslation:
     def text(self) -> str:
         """The translation."""
         return self.target.text
+
+    def __repr__(self) -> str:
+        text = shorten(self.text, 60, placeholder="…")
+        return f"WatchedTranslation({text!r}, attention of {len(self.seen)} modules)"
 
     def __str__(self) -> str:
         return self.text

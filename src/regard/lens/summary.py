@@ -51,6 +51,10 @@ class Summary:
             "received": rounded(self.received),
         }
 
+    def __repr__(self) -> str:
+        layers, heads = self.entropy.shape
+        return f"Summary({len(self._own(True))} words, {layers} layers of {heads} heads)"
+
     def __str__(self) -> str:
         return self.table()
 

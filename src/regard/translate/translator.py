@@ -84,6 +84,11 @@ class Translator:
             check_whole("Translator", "longest", longest, 1)
         self.longest = most if longest is None else min(longest, most)
 
+    def __repr__(self) -> str:
+        size = sum(one.numel() for one in self.model.parameters())
+        subwords = f"{self.tokenizer.size:,} subwords"
+        return f"Translator({subwords}, {size:,} parameters, {self.precision})"
+
     @classmethod
     def load(cls, path: str | Path, *, precision: str = "float32") -> Translator:
         """The translator in a folder that `regard train` wrote, or one that comes with regard.
