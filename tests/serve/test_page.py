@@ -112,6 +112,20 @@ def test_what_goes_deeper_is_asked_for(opened: Opened, lens: Lens) -> None:
     assert page.locator(".atlas button").count() == 16
 
 
+def test_the_steps_of_a_word_that_is_read_are_asked_for(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("regard.view.payload.STEPS_BUDGET", 0)  # as of a larger model
+    page = opened({"text": OTHER, "read": 1})
+    page.click("button.aside")
+    page.wait_for_selector("button.back")
+    assert page.locator(".flow li").count() == 6
+    assert "cut" not in page.locator(".say").inner_text()
+    page.click(".text [data-read='2']")
+    page.wait_for_selector(".on[data-read='2']")
+    assert page.locator(".flow li").count() == 6
+
+
 def test_chips(opened: Opened) -> None:
     page = opened()
     labels = page.locator(".chips button").all_inner_texts()

@@ -100,9 +100,10 @@ class Answers:
         ).payload()
 
     def attention(self, asked: Asked) -> Work:
-        """The weights of all layers and heads."""
+        """The weights of all layers and heads, and the six steps of a word if one is given."""
         text = asked.text()
-        return lambda: View(*layers_of(self._analyse(text))).payload()
+        steps = [asked.number("word")] if asked.has("word") else None
+        return lambda: View(*layers_of(self._analyse(text))).payload(steps)
 
     def measures(self, asked: Asked) -> Work:
         """The importance of each input word for a written word, by every method."""

@@ -70,7 +70,11 @@ def _questions(limits: Limits) -> dict[str, Schema]:
             _object({"text": text}, {"word": word, "links": each}),
             "Page",
         ),
-        "attention": _post("The weights of all heads", alone, "Page"),
+        "attention": _post(
+            "The weights of all heads",
+            _object({"text": text}, {"word": {**FROM_0, "description": "the six steps of which"}}),
+            "Page",
+        ),
         "measures": _post("The importance of each input word for a written one", asked, "Measures"),
         "why": _post(
             "Why the model wrote a word, as numbers",

@@ -64,7 +64,7 @@ PAGE = {
     "attends to itself": "{word:look} attends most to itself, then to {key:look} ({weight}, layer "
     "{layer}, head {head}).",
     "weights": "These are the weights that the model computed. Whether a link matters is another "
-    "question: cut it and see.",
+    "question.",
     "head": "Layer {layer}, head {head}: weight {weight}. Colour: weight.",
     "measured": "Layer {layer}, head {head}: weight {weight}. Cut in this head alone, {metric} "
     "changes by {effect} (measured). Colour: weight; bar: that change.",

@@ -15,6 +15,17 @@ function layersOf(reader, text) {
 }
 
 /**
+ * Whether the six steps of a word are there.
+ * @param {Reader} reader
+ * @param {string} text
+ * @param {number} unit
+ */
+function hasSteps(reader, text, unit) {
+  const steps = reader.payload.steps[layersOf(reader, text)[0]];
+  return steps?.queries.includes(reader.units(text).list[unit].tokens[0]) ?? false;
+}
+
+/**
  * The finding about one word: its weights in every head, and the word that has most of them.
  * @param {Reader} reader
  * @param {string} text

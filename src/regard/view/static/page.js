@@ -51,7 +51,7 @@ function show(root, payload, host) {
     try {
       if (change.written !== undefined) await write(change.written);
       if (change.asks !== undefined && change.asks >= 0) {
-        await layers();
+        await layers(change.asks);
         if (reader !== null && change.asks >= reader.units(textOf(reader)).list.length) return;
       }
     } catch (error) {
@@ -85,11 +85,17 @@ function show(root, payload, host) {
     top.tell("");
   }
 
-  /** Loads the weights of all layers unless they are there. */
-  async function layers() {
-    if (reader !== null || host === null) return;
-    const { text } = findings[0];
-    const found = await host.ask("attention", { text });
+  /**
+   * Loads the weights of all layers, and the six steps of a word that is read, unless they are there.
+   * @param {number} [unit] the word
+   */
+  async function layers(unit = -1) {
+    if (host === null) return;
+    const { text, reads } = findings[0];
+    const isWord = reads[unit]?.special === false;
+    if (reader !== null && (!isWord || hasSteps(reader, textOf(reader), unit))) return;
+    const word = reads.slice(0, unit).filter((read) => !read.special).length;
+    const found = await host.ask("attention", isWord ? { text, word } : { text });
     if (text === findings[0].text) reader = new Reader(found);
   }
 
