@@ -218,6 +218,19 @@ def test_targets_are_large_enough_and_nothing_leaves_a_phone(page: Any) -> None:
     page.set_viewport_size({"width": 1300, "height": 900})
 
 
+@pytest.mark.parametrize("width", [1300, 768, 390, 320])
+def test_the_selected_column_is_in_sight_and_its_name_readable(page: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    for i in (1, 10):
+        page.click(f"[data-read='{i}']")
+        strip, own = (page.locator(one).bounding_box() for one in (".strip", ".column.own"))
+        assert strip["x"] <= own["x"]
+        assert own["x"] + own["width"] <= strip["x"] + strip["width"] + 1
+        wider = "all => all.filter(one => one.scrollWidth > one.clientWidth).length"
+        assert page.eval_on_selector_all(".column .name", wider) == 0
+    page.set_viewport_size({"width": 1300, "height": 900})
+
+
 def test_hostile_text_is_text(opened: Opened, why: Why) -> None:
     data = json.loads(json.dumps(why.figure_data()))
     for one, word in zip(data["words"], HOSTILE, strict=False):

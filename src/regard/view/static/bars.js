@@ -60,6 +60,22 @@ function columns(scene) {
   );
 }
 
+/**
+ * Turns the names of the columns if one of them does not fit, and scrolls to the selected column.
+ * @param {Element} root
+ */
+function turn(root) {
+  const strip = /** @type {HTMLElement} */ (root.querySelector(".strip"));
+  strip.classList.remove("turned");
+  const names = /** @type {HTMLElement[]} */ ([...strip.querySelectorAll(".name")]);
+  const narrow = names.some((name) => name.scrollWidth > name.clientWidth);
+  strip.classList.toggle("turned", narrow || strip.scrollWidth > strip.clientWidth);
+  const own = /** @type {HTMLElement | null} */ (strip.querySelector(".own"));
+  if (own === null) return;
+  const middle = own.offsetLeft + own.offsetWidth / 2;
+  strip.scrollLeft = middle - strip.clientWidth / 2;
+}
+
 /** @param {Scene} scene @param {number} i */
 function column({ finding, state, select }, i) {
   const read = finding.reads[i];

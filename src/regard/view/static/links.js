@@ -128,11 +128,12 @@ function icon(cut) {
 }
 
 /**
- * Sizes the lines, then draws the ribbons between the words where they now stand.
+ * Sizes the columns and the lines, then draws the ribbons between the words where they now stand.
  * @param {Pick<Scene, "finding" | "state">} scene
  * @param {Element} root
  */
 function join({ finding, state }, root) {
+  turn(root);
   const duo = /** @type {HTMLElement | null} */ (root.querySelector(".duo"));
   if (duo === null) return;
   const drawing = /** @type {SVGElement} */ (root.querySelector(".ribbons"));
