@@ -231,6 +231,15 @@ def test_the_selected_column_is_in_sight_and_its_name_readable(page: Any, width:
     page.set_viewport_size({"width": 1300, "height": 900})
 
 
+def test_a_word_that_is_struck_out_stays_in_one_piece(page: Any) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.click(".scissors")
+    lines = page.locator(".word.flip s").evaluate("one => one.getClientRects().length")
+    height = page.locator(".word.flip s").bounding_box()["height"]
+    assert (lines, height <= 30) == (1, True)
+    page.set_viewport_size({"width": 1300, "height": 900})
+
+
 def test_hostile_text_is_text(opened: Opened, why: Why) -> None:
     data = json.loads(json.dumps(why.figure_data()))
     for one, word in zip(data["words"], HOSTILE, strict=False):
