@@ -13,6 +13,7 @@ from regard import Translator, cut
 from regard.errors import OptionError, WordError
 from regard.lens import Cut, Lens, Why
 from regard.lens.predictions.translation import TranslationPrediction
+from regard.view.figure.wording import percent
 
 TIRED = "The animal didn't cross the street because it was too tired."
 WIDE = "The animal didn't cross the street because it was too wide."
@@ -39,6 +40,11 @@ def test_the_headline_finding(tired: Why) -> None:
     assert first.attention > 0.95
     assert tired.looked_at.word == tired.matters_most.word == "animal"
     assert tired.matters_most.text == "Das Tier überquerte die Straße nicht, weil sie zu müde war."
+
+
+@pytest.mark.parametrize("share", [0.9208, 0.0042, 0.0003])
+def test_the_conclusion_has_the_percentages_of_the_figure(tired: Why, share: float) -> None:
+    assert f"*es* ({percent(share, ' ')})" in replace(tired, probability=share).conclusion
 
 
 def test_the_metric_is_the_difference_of_log_probabilities(tired: Why) -> None:
@@ -167,7 +173,7 @@ def test_an_unsure_translation_is_noted_beside_the_tokens_of_a_word(lens: Lens) 
     text = "Zymurgists eschew heteroscedastic perambulations."
     found = lens.why(text, 0, instead="Kirschbaum", most=0, control=0, texts=False)
     assert "tokens; the words are compared at the first that differs" in found.note
-    assert "The model is unsure of this whole translation" in found.note
+    assert re.search(r"unsure of this whole translation \(\d+ % a subword", found.note)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from regard.lens.capture import Cut
 from regard.lens.link_steps import LinkSteps, RowSteps
 from regard.lens.plain_data import frame, rounded
 from regard.view import View
+from regard.view.figure import wording
 
 if TYPE_CHECKING:
     import pandas
@@ -333,9 +334,5 @@ def _at(one: WordEffect) -> str:
 
 
 def percent(share: float) -> str:
-    """A probability as a percentage: 92 %, 0.4 %.
-
-    >>> percent(0.9208), percent(0.0042)
-    ('92 %', '0.4 %')
-    """
-    return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1f} %"
+    """A probability as the figure writes it, with a plain space: 92 %, 0.4 %."""
+    return wording.percent(share, " ")

@@ -19,6 +19,7 @@ from regard.lens.decoding import continue_draft
 from regard.lens.predictions.prediction import Axis, Prediction, in_rows
 from regard.text.words import WORD, Words
 from regard.translate.alignment import ALIGNING
+from regard.view.figure.wording import percent
 
 PRONOUNS = ("it", "its", "they", "them", "their")
 """English pronouns whose translation depends on what they refer to."""
@@ -304,9 +305,10 @@ def _doubt(translated: Translated) -> str:
     """A note about a translation that the model itself finds improbable."""
     if translated.confidence >= SURE_OF_TEXT:
         return ""
+    share = percent(translated.confidence, " ")
     return (
-        f"The model is unsure of this whole translation ({translated.confidence:.0%} a subword, on "
-        "average): it has seen little text like this."
+        f"The model is unsure of this whole translation ({share} a subword, on average): it has "
+        "seen little text like this."
     )
 
 

@@ -99,7 +99,7 @@ def _matters(found: Finding) -> Iterator[Text]:
         note = f"  → writes “{one.writes}”" if one.flips else ""
         yield _bar(name, width, one.probability, CUT if one.flips else LOOK, note)
     if others := [one for one in real if one.measured and one not in best]:
-        least = _percent(min(one.probability for one in others))
+        least = percent(min(one.probability for one in others), " ")
         yield Text(f"  … {len(others)} others: {least} or more", DIM)
     most = max(real, key=lambda one: one.matters)
     if most.flips and found.kind == "translation":
@@ -111,11 +111,8 @@ def _bar(name: str, width: int, share: Number, style: str, note: str = "") -> Te
     full = share * BAR
     half = "▌" if full % 1 >= 0.5 or 0 < full < 0.5 else ""
     bar = "█" * int(full) + half
-    return Text.assemble(f"  {name:{width}}  {_percent(share):>6}  ", (bar, style), (note, style))
-
-
-def _percent(share: Number) -> str:
-    return percent(share).replace("\xa0", " ")
+    told = percent(share, " ")
+    return Text.assemble(f"  {name:{width}}  {told:>6}  ", (bar, style), (note, style))
 
 
 def _how(found: Finding) -> Iterator[Text]:

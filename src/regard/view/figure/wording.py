@@ -148,11 +148,11 @@ def clean(text: str) -> str:
     return _TURNING.sub("\ufffd", text)
 
 
-def percent(share: Number) -> str:
-    """A probability as people read it, with a space that does not break.
+def percent(share: Number, space: str = "\xa0") -> str:
+    """A probability as people read it, by default with a space that does not break.
 
-    >>> [percent(share).replace("\\xa0", " ") for share in (0.9208, 0.0042, 0.0003)]
+    >>> [percent(share, " ") for share in (0.9208, 0.0042, 0.0003)]
     ['92 %', '0.4 %', '0 %']
     """
     places = 1 if 0.0005 <= share < 0.01 else 0
-    return f"{100 * share:.{places}f}\xa0%"
+    return f"{100 * share:.{places}f}{space}%"
