@@ -59,6 +59,22 @@ def test_every_cut_has_the_probabilities_of_the_alternatives(tired: Why) -> None
     assert tired.matters_most.probabilities[1] > 0.5
 
 
+def test_alternatives_are_named_as_in_the_headline() -> None:
+    lens = Lens.open("pocket-en-de")
+    analysis = lens.analyse("Hello, how are you?")
+    found = lens.why(analysis, "Hallo", most=0, control=0)
+    names, shares = zip(*found.alternatives, strict=True)
+    assert list(shares) == sorted(shares, reverse=True)
+    assert (names[0], found.word) == ("Hallo", "Hallo")
+    assert found.matters_most.writes == found.instead == "Wie"
+    assert "Wie" in names
+    prediction, adapter = analysis.prediction("Hallo", None), analysis.adapter
+    beginning, whole, end = "▁g", "▁guten", "</s>"
+    table = adapter.translator.tokenizer.tokens(range(adapter.vocabulary))
+    tokens = [table.index(one) for one in (beginning, whole, end)]
+    assert list(prediction.named(tokens).values()) == ["G…", "Guten", "the end"]
+
+
 def test_the_steps_of_every_link_are_those_of_the_lens(tired: Why) -> None:
     row, lens = tired.row, Lens.open("pocket-en-de")
     layers, heads, words = tired.attention.shape

@@ -43,7 +43,7 @@ def why(prediction: Prediction, *, most: int, control: int, texts: bool) -> Why:
     links = [_link(prediction, one, m) for one, m in zip(tried, measured, strict=True)]
     units, logits = without_words(prediction, step.attention, step.effects)
     alternatives = _alternatives(prediction, logits)
-    words = _words(prediction, step, units, logits, list(alternatives))
+    words = _words(prediction, step, units, logits, alternatives)
     flip: Flip | None = None
     if texts:
         words, flip = _continued(
@@ -67,7 +67,8 @@ def why(prediction: Prediction, *, most: int, control: int, texts: bool) -> Why:
         probability=float(prediction.probability(before)),
         choices=tuple(prediction.choices()),
         alternatives=tuple(
-            (name, float(before.softmax(-1)[token])) for token, name in alternatives.items()
+            (name.strip(), float(before.softmax(-1)[token]))
+            for token, name in prediction.named(alternatives).items()
         ),
         links=tuple(sorted(links[: len(strongest)], key=lambda one: -abs(one.cut or 0.0))),
         control=tuple(links[len(strongest) :]),
@@ -149,19 +150,23 @@ def _link(prediction: Prediction, one: Candidate, measured: float | None) -> Lin
     )
 
 
-def _alternatives(prediction: Prediction, without: Tensor) -> dict[int, str]:
-    """The word, its alternative, and the most probable others, with all links or without a word."""
+def _alternatives(prediction: Prediction, without: Tensor) -> list[int]:
+    """The word, its alternative, and the most probable others, with all links or without a word.
+
+    The most probable first.
+    """
     if not prediction.choices():
-        return {}
-    names = {prediction.token: prediction.word, prediction.instead: prediction.word_instead}
+        return []
+    names = prediction.named((prediction.token, prediction.instead))
     rows = torch.cat([prediction.baseline.unsqueeze(0), without])
     largest = rows.softmax(-1).amax(0)
     for token in largest.argsort(descending=True)[: 4 * ALTERNATIVES].tolist():
         name = prediction.spell(token).strip()
         likely = len(names) < 3 or float(largest[token]) >= LEAST / 2
-        if name and likely and len(names) < ALTERNATIVES and name not in names.values():
+        new = token not in names and name not in names.values()
+        if name and likely and new and len(names) < ALTERNATIVES:
             names[token] = name
-    return names
+    return sorted(names, key=lambda token: -float(prediction.baseline[token]))
 
 
 def _prominent(words: Sequence[WordEffect]) -> list[int]:
@@ -188,6 +193,7 @@ def _words(
     shares = rows.softmax(-1)[:, alternatives].tolist()
     before = float(prediction.probability(prediction.baseline))
     chosen = prediction.chosen(rows)
+    names = prediction.named(chosen)
     heads = step.attention.shape[1]
     best, at = step.attention.flatten(0, 1).max(0)
     return tuple(
@@ -198,7 +204,7 @@ def _words(
             head=int(at[i]) % heads,
             probability=probabilities[i],
             matters=before - probabilities[i],
-            writes=prediction.spell(chosen[i]),
+            writes=names[chosen[i]],
             text=None if i not in row or chosen[i] == prediction.token else "",
             special=not prediction.is_word(i),
             probabilities=tuple(shares[i]),
@@ -234,7 +240,7 @@ def _flip(
     chosen, token, probability = found
     flip = Flip(
         links=tuple(_link(prediction, links[i], measured[i]) for i in chosen),
-        word=prediction.spell(token),
+        word=prediction.named([token])[token],
         text="",
         probability=probability,
     )

@@ -120,7 +120,7 @@ class Why:
     """The most probable choices at this step."""
     alternatives: tuple[tuple[str, float], ...]
     """The word, the alternative, and others that are written when a link is cut, with their
-    probabilities."""
+    probabilities, the largest first; the beginning of a word ends in ``…``."""
     links: tuple[LinkEffect, ...]
     """Links that were cut, the strongest first."""
     control: tuple[LinkEffect, ...]

@@ -8,7 +8,7 @@ language models, classifiers, encoders.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -123,6 +123,11 @@ class Prediction(ABC):
     @abstractmethod
     def spell(self, token: int) -> str:
         """A choice as text."""
+
+    def named(self, tokens: Iterable[int]) -> dict[int, str]:
+        """Choices with their names: the word and its alternative as such, others as text."""
+        own = {self.token: self.word, self.instead: self.word_instead}
+        return {token: own[token] if token in own else self.spell(token) for token in tokens}
 
     def place_of(self, module: str, kind: str) -> str:
         """The place of a module that attends."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import cast
 
@@ -205,6 +205,9 @@ class VectorPrediction(StackPrediction):
 
     def spell(self, token: int) -> str:
         return ""
+
+    def named(self, tokens: Iterable[int]) -> dict[int, str]:
+        return dict.fromkeys(tokens, "")
 
 
 def _label(labels: Sequence[str], wanted: str) -> int:

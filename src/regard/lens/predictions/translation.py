@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import compress
@@ -27,6 +27,8 @@ SURE = 0.7
 """The steps for a word attend to it at least this share of the largest attention to it."""
 SURE_OF_TEXT = 0.45
 """The mean probability of the written tokens below which a translation is marked as unsure."""
+END = "the end"
+"""The name of the choice to write nothing more."""
 PIECES = 4
 """The largest number of tokens of an alternative word."""
 
@@ -164,7 +166,7 @@ class TranslationPrediction(Prediction):
             return self._word_instead
         rest = self.written_with([[]], [self.instead], most=PIECES)[0]
         words = self.adapter.target_words([*self.prefix[1:], *rest])
-        return words.names[words.places[len(self.prefix)]] if rest else self.adapter.end_name
+        return words.names[words.places[len(self.prefix)]] if rest else END
 
     def default_instead(self) -> int:
         """What is written without the source word that matters most; the runner-up if the same.
@@ -238,6 +240,20 @@ class TranslationPrediction(Prediction):
 
     def spell(self, token: int) -> str:
         return self.adapter.spell_choice(token)
+
+    def named(self, tokens: Iterable[int]) -> dict[int, str]:
+        """The same; the beginning of a word that goes on as ``schl…``, and the end as such."""
+        found = super().named(tokens)
+        others = [token for token in found if token not in (self.token, self.instead)]
+        at = len(self.prefix)
+        for row, token in zip(
+            self.written_with([[]] * len(others), others, most=2), others, strict=True
+        ):
+            units = self.adapter.target_words([*self.prefix[1:], *row]).places
+            name = self.adapter.target_words([*self.prefix[1:], *row[:1]]).names[-1]
+            goes_on = len(row) > 1 and units[at] == units[at + 1]
+            found[token] = (f"{name}…" if goes_on else name) if row else END
+        return found
 
     def _in_encoder(self, one: Cut) -> bool:
         if one.kind == "cross":
