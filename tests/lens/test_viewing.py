@@ -107,6 +107,9 @@ def test_measures_are_those_of_the_methods(lens: Lens) -> None:
     names = [method.name for method in measures.methods]
     assert names[0] == "knockout"
     assert "integrated-gradients" not in names
+    metric = f"log p({prediction.word}) − log p({prediction.word_instead})"
+    assert measures.methods[0].note == f"loss of {metric}, measured by cutting"
+    assert all(method.note for method in measures.methods)
     for method in measures.methods:
         expected = score(method.name, prediction)[: len(measures.words)].double()
         torch.testing.assert_close(torch.as_tensor(method.scores), expected)

@@ -168,6 +168,8 @@ def test_going_deeper_begins_with_what_is_selected(page: Any, found: tuple[Why, 
     shown = page.locator(".measures thead th").all_inner_texts()
     assert [one.split("\n")[0] for one in shown] == names
     numbers = page.locator(".measures tbody tr").nth(1).locator(".number").all_inner_texts()
+    overflow = "one => one.scrollWidth - one.clientWidth"
+    assert page.locator(".panel .scroll").evaluate(overflow) <= 0
     exact = [float(method.scores[1]) for method in measures.methods]
     assert [float(one.replace("−", "-")) for one in numbers] == pytest.approx(exact, abs=6e-3)
     page.click("[data-door=circuit]")

@@ -19,6 +19,7 @@ from regard.lens.predictions import Prediction
 from regard.lens.verification import without_words
 from regard.text.words import Words
 from regard.view import Compared, Explained, Layer, Measures, Method, Side, Text, View
+from regard.view.figure.wording import labels
 
 if TYPE_CHECKING:
     from regard.attention.record import Look
@@ -30,8 +31,14 @@ TITLE = 160
 """Characters of a title."""
 NOTES = {
     "attention": "the weights, on average",
+    "attention-max": "the weight in the strongest head",
     "norm": "weight × length of what is passed on",
     "rollout": "through all layers, with the residual",
+    "value-zeroing": "how far a layer's output turns without the word's value",
+    "gradient-attention": "weight × its gradient, through all layers",
+    "gradient-input": "the word's vector × its gradient",
+    "alti-logit": "what attention adds to the logits, traced back to the words",
+    "effects": "the effect of cutting, estimated from one gradient",
     "knockout": "how far the vector moves without the link",
 }
 WRITTEN = "loss of log p"
@@ -85,7 +92,9 @@ def measures_of(prediction: Prediction) -> Measures:
     real = [i for i, there in enumerate(words.is_word) if there]
     cut = _losses(prediction)[real]
     known = ~cut.isnan()
-    methods = [Method(CUT, cut.numpy(), note="loss of log p, measured by cutting")]
+    kind = "next" if prediction.choices() else "vector"
+    metric = labels(kind, word=prediction.word, instead=prediction.word_instead)["metric"]
+    methods = [Method(CUT, cut.numpy(), note=f"loss of {metric}, measured by cutting")]
     for method in find_methods():
         if method.name in (*SLOW, CUT):
             continue
@@ -94,7 +103,7 @@ def measures_of(prediction: Prediction) -> Measures:
         except RegardError:
             continue
         agrees = _known(agreement(scores[known], cut[known]))
-        methods.append(Method(method.name, scores.numpy(), agreement=agrees))
+        methods.append(Method(method.name, scores.numpy(), agrees, NOTES.get(method.name, "")))
     return Measures(prediction.word, [words.called(i) for i in real], methods)
 
 
