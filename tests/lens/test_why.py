@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -190,6 +191,37 @@ def test_an_unsure_translation_is_noted_beside_the_tokens_of_a_word(lens: Lens) 
 def test_bad_questions(lens: Lens, text: str, word: str, instead: str | None, error: str) -> None:
     with pytest.raises((OptionError, WordError), match=error):
         lens.why(text, word, instead=instead)
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "word", "instead"),
+    [
+        ("GPT2LMHeadModel", "the animal was too", "dog", None),
+        ("GPT2LMHeadModel", "the animal was too", "cross", "dog"),
+        ("BertForMaskedLM", "the animal was too [MASK]", "dog", None),
+        ("BertForMaskedLM", "the animal was too dog", "dog", None),
+        ("BertForMaskedLM", "the animal was too tired", "tired", "dog"),
+        ("MarianMTModel", "the animal was too tired", None, "dog"),
+    ],
+)
+def test_a_word_outside_the_vocabulary(
+    model: str,
+    text: str,
+    word: str | None,
+    instead: str | None,
+    word_piece: Any,
+    sizes: dict[str, Any],
+) -> None:
+    """It has no probability of its own: the tokenizer reads all such words as the same token."""
+    transformers = pytest.importorskip("transformers", reason="needs the extra hf")
+    kind = {"G": "gpt2", "B": "bert", "M": "marian"}[model[0]]
+    config = transformers.AutoConfig.for_model(kind, vocab_size=21, **sizes.get(kind, {}))
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=word_piece, unk_token="[UNK]", mask_token="[MASK]"
+    )
+    torch.manual_seed(0)
+    with pytest.raises(OptionError, match="'dog' is not in the model's vocabulary"):
+        Lens(getattr(transformers, model)(config), fast).why(text, word, instead=instead)
 
 
 def test_numbers_that_are_no_counts(lens: Lens) -> None:

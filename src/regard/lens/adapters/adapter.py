@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
+from regard.errors import OptionError
 from regard.lens.adapters.past import Past
 from regard.lens.capture import Seen
 from regard.text.words import Words
@@ -41,6 +42,8 @@ class ModelAdapter(ABC):
     """The longest text, in tokens, that it can write something for; None without a limit."""
     writes: bool
     """Whether it writes something: a translation, or the next token."""
+    unknown_id: int | None = None
+    """The token that stands for every word outside the vocabulary, if there is one."""
 
     @property
     def translates(self) -> bool:
@@ -53,6 +56,15 @@ class ModelAdapter(ABC):
 
     @abstractmethod
     def read(self, text: str) -> Reading: ...
+
+    def in_vocabulary(self, word: str, tokens: list[int]) -> list[int]:
+        """The tokens of a word that is asked about; raises if one stands for any unknown word."""
+        if self.unknown_id in tokens:
+            raise OptionError(
+                f"why: {word!r} is not in the model's vocabulary, its tokenizer reads an unknown "
+                "word; name another word"
+            )
+        return tokens
 
     @abstractmethod
     def layers(self, readings: Sequence[Reading], past: Past | None = None) -> list[Tensor]:

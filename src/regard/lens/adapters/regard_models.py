@@ -31,7 +31,7 @@ class RegardTranslator(TranslatorAdapter):
     """A translator of regard."""
 
     model: Transformer
-    start, end = Tokenizer.start, Tokenizer.end
+    start, end, unknown_id = Tokenizer.start, Tokenizer.end, Tokenizer.unknown
 
     def __init__(self, translator: Translator) -> None:
         self.translator = translator
@@ -128,7 +128,7 @@ class RegardStack(StackAdapter):
     """A classifier or a language model of regard."""
 
     model: Classifier | LanguageModel
-    mask_token, mask_id = "", -1
+    mask_token, mask_id, unknown_id = "", -1, Tokenizer.unknown
     special_ids = {Tokenizer.pad, Tokenizer.start, Tokenizer.end}  # noqa: RUF012
 
     def __init__(self, model: Classifier | LanguageModel, tokenizer: Tokenizer) -> None:

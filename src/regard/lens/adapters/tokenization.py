@@ -82,6 +82,15 @@ class ForeignTokenizer:
             named = set(self._given.all_special_ids)
         return named - {getattr(self._given, "unk_token_id", None)}
 
+    @cached_property
+    def unknown_id(self) -> int | None:
+        """The token that stands for any unknown word, unless it also ends a text (GPT-2)."""
+        found: int | None = getattr(self._given, "unk_token_id", None)
+        if found is None and self._fast is not None:
+            name = getattr(self._fast.model, "unk_token", None)
+            found = None if name is None else self._fast.token_to_id(name)
+        return None if found == getattr(self._given, "eos_token_id", None) else found
+
 
 def _fast(tokenizer: Any) -> tokenizers.Tokenizer | None:
     """A copy of the `tokenizers.Tokenizer` inside, without truncation; None for a slow one."""

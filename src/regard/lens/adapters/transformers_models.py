@@ -37,6 +37,7 @@ class _TransformersModel(ModelAdapter):
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self.model, self.tokenizer = model, ForeignTokenizer(tokenizer)
+        self.unknown_id = self.tokenizer.unknown_id
         self._reader = model.get_encoder() if model.config.is_encoder_decoder else model
         takes = inspect.signature(self._reader.forward).parameters
         main = getattr(self._reader, "main_input_name", "input_ids")

@@ -255,11 +255,11 @@ def _continued(adapter: StackAdapter, reading: Reading, word: str) -> list[int]:
     for way in (word,) if word[:1].isspace() or text[-1:].isspace() else (spaced, word):
         ids = adapter.read(text + way).ids
         if ids[:size] == reading.ids and len(ids) > size:
-            return ids[size:]
+            return adapter.in_vocabulary(word, ids[size:])
     ids = [i for i in adapter.read(spaced).ids if i not in adapter.special_ids]
     if not word.strip() or not ids:
         raise OptionError(f"why: {word!r} is not a word that the model could write")
-    return ids
+    return adapter.in_vocabulary(word, ids)
 
 
 def _longer(adapter: StackAdapter, words: Words, tokens: Sequence[int]) -> Words:
@@ -296,7 +296,8 @@ def choose_masked(
             )
         unit = words.find(word)
         places = words.tokens_of(unit)
-        row, span, token, name = places[0], words.span(unit), ids[places[0]], words.called(unit)
+        row, span, name = places[0], words.span(unit), words.called(unit)
+        token = adapter.in_vocabulary(name, ids[row : row + 1])[0]
         ids = [adapter.mask_id if i in places else one for i, one in enumerate(ids)]
     other = None if instead is None else _at(adapter, text, span, instead, row)
     if other is not None and other == token:
@@ -309,4 +310,4 @@ def _at(adapter: StackAdapter, text: str, span: tuple[int, int], word: str, row:
     ids = adapter.read(text[: span[0]] + word + text[span[1] :]).ids
     if row >= len(ids) or ids[row] in adapter.special_ids:
         raise OptionError(f"why: {word!r} is not a word that the model could write")
-    return ids[row]
+    return adapter.in_vocabulary(word, ids[row : row + 1])[0]

@@ -395,9 +395,10 @@ def _differing(translated: Translated, unit: int, instead: str) -> tuple[int, in
     pairs = enumerate(zip(tokens, other, strict=False))
     step = next((i for i, (one, two) in pairs if one != two), len(tokens) - 1)
     if step in words.tokens_of(unit):
-        return step, other[step]
+        return step, adapter.in_vocabulary(instead, [other[step]])[0]
     first = _first(words, unit)
-    return first, adapter.encode_target(instead)[first - words.tokens_of(unit)[0]]
+    token = adapter.encode_target(instead)[first - words.tokens_of(unit)[0]]
+    return first, adapter.in_vocabulary(instead, [token])[0]
 
 
 def _first(words: Words, unit: int) -> int:
