@@ -253,6 +253,7 @@ def test_as_data(tired: Why) -> None:
     assert len(data["words"]) == len(tired.words)
     frame = tired.to_frame()
     assert list(frame["control"]).count(True) == 16
+    assert list(replace(tired, links=(), control=()).to_frame().columns) == list(frame.columns)
     assert len(repr(tired)) < 120
     share, looked = round(100 * tired.probability), tired.looked_at
     told = f"When it writes *es* ({share} %), it looks most at *animal* ({looked.looked:.2f}"

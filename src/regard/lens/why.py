@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from jaxtyping import Float
@@ -276,7 +276,8 @@ class Why:
     def to_frame(self) -> pandas.DataFrame:
         """One row for each link that was cut, the control included. Needs pandas."""
         links = [(one, False) for one in self.links] + [(one, True) for one in self.control]
-        return frame([{**asdict(one), "control": control} for one, control in links])
+        names = [*(field.name for field in fields(LinkEffect)), "control"]
+        return frame([{**asdict(one), "control": control} for one, control in links], names)
 
     def __repr__(self) -> str:
         against = f" instead of {self.instead!r}" if self.choices else ""
