@@ -50,7 +50,7 @@ def test_what_it_says_without_a_link(lens: Lens, translator: Translator) -> None
         with cut(translator.model, [edge], layers=e.layers):
             [found] = translator.translate([TEXT])
         assert effect.text == found.text
-    assert "Without its link to “" in e.conclusion
+    assert "If “it” and its translation cannot attend to “" in e.conclusion
 
 
 def test_a_language_model_says_the_next_word(tokenizer: Tokenizer) -> None:

@@ -59,9 +59,12 @@ def test_the_link_that_decides(pocket: Translator) -> None:
     changed = {explanation.names[one.word]: one.text for one in explanation.effects}
     assert " es " in (explanation.said or "")
     assert " es " not in changed["animal"]
-    assert "Without its link to “animal”, the translation changes from “es” to" in (
-        explanation.conclusion
+    assert (
+        "If “it” and its translation cannot attend to “animal”, the translation changes from “es”"
+        in explanation.conclusion
     )
+    written = lens.explain(TIRED, "es").conclusion
+    assert "Without its link to “animal”, the translation changes from “es” to" in written
     without = lens.without(TIRED, [("it", "animal")])
     assert (without.before, without.after) == (explanation.said, changed["animal"])
     assert explanation.top("knockout", 1)[0][0] != "animal"  # no weight of the encoder tells

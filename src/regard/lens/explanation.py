@@ -200,7 +200,13 @@ class Explanation:
             if effect.text == self.said
             else f"changes {turned(self.said or '', effect.text)}"
         )
-        return f"Without its link to “{self.words.called(effect.word)}”, the {what} {changes}."
+        key = self.words.called(effect.word)
+        if self.translates and self.writes is None:  # cut where its translation is written, too
+            return (
+                f"If “{self.query}” and its translation cannot attend to “{key}”, the {what} "
+                f"{changes}."
+            )
+        return f"Without its link to “{key}”, the {what} {changes}."
 
     @property
     def _others(self) -> list[int]:
