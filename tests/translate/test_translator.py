@@ -338,6 +338,15 @@ def test_folders_that_do_not_fit(translator: Translator, tmp_path: Path) -> None
         Translator(translator.model, Tokenizer.load(tmp_path / "tokenizer.json"))
 
 
+@pytest.mark.usefixtures("as_users_run")
+def test_what_is_no_model_and_no_tokenizer(translator: Translator) -> None:
+    model, tokenizer = translator.model, translator.tokenizer
+    with pytest.raises(OptionError, match="model is NoneType, expected a Transformer of regard"):
+        Translator(None, tokenizer)
+    with pytest.raises(OptionError, match="tokenizer is str, expected a Tokenizer of regard"):
+        Translator(model, "tokenizer.json")
+
+
 def test_bad_calls(translator: Translator) -> None:
     with pytest.raises(OptionError, match=r"translate: texts is one text, expected a list; use"):
         translator.translate("one two")

@@ -54,6 +54,15 @@ class Translator:
         precision: str = "float32",
         cut_loops: bool = True,
     ) -> None:
+        for name, one, kind in (
+            ("model", model, Transformer),
+            ("tokenizer", tokenizer, Tokenizer),
+        ):
+            if not isinstance(one, kind):
+                raise OptionError(
+                    f"Translator: {name} is {type(one).__name__}, expected a {kind.__name__} of "
+                    "regard"
+                )
         if precision not in [*Precision]:
             raise OptionError(
                 f"Translator: precision={precision!r}, expected {', '.join(Precision)}"
