@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import regard
 from regard.errors import FileError, OptionError, ShapeError, WordError
-from regard.vectors import Neighbour, Vectors
+from regard.vectors import Neighbour, Vectors, contextualise, similar
 from regard.vectors.words import nearest_spelling, words_of
 
 WORDS = ["the", "cat", "dog", "Paris", "paris", "zero"]
@@ -207,6 +207,16 @@ def test_wrong_arguments(v: Vectors) -> None:
          "Vectors.sentence: words has 5, expected strings; use str(word)"),
         (lambda: v[5], OptionError, "Vectors: got 5, expected a word"),
         (lambda: v.nearest("cat", 0), OptionError, "Vectors.nearest: n=0, expected 1 or more"),
+        (lambda: v.nearest("cat", 1.5), OptionError,
+         "Vectors.nearest: n=1.5, expected a whole number"),
+        (lambda: v.search("cat", ["cat"], "1"), OptionError,
+         "Vectors.search: n='1', expected a whole number"),
+        (lambda: v.sentence(5), OptionError,
+         "Vectors.sentence: got 5, expected a text or a list of words"),
+        (lambda: contextualise("a b", v), OptionError,
+         "contextualise: vectors is str, expected Vectors, as Vectors.load opens them"),
+        (lambda: similar("a", "b", 3), OptionError,
+         "similar: vectors is int, expected Vectors, as Vectors.load opens them"),
         (lambda: v.nearest([0.0, 0.0, 0.0]), OptionError,
          "Vectors.nearest: the vector is zero, which has no direction"),
         (lambda: v.nearest([1.0]), ShapeError,

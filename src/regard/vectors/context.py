@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.attention.masks import Mask
 from regard.attention.scores import Score
 from regard.errors import OptionError, WordError
-from regard.vectors.vectors import Neighbour, Vectors
+from regard.vectors.vectors import Neighbour, Vectors, check_vectors
 from regard.vectors.words import words_of
 
 if TYPE_CHECKING:
@@ -156,6 +156,7 @@ def contextualise(
     """
     from regard.walkthrough import steps
 
+    check_vectors("contextualise", vectors)
     words = words_of(text, "contextualise")
     if not words:
         raise OptionError("contextualise: the text has no words")

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.errors import OptionError, ShapeError, WordError, shape
-from regard.vectors.vectors import Vectors
+from regard.vectors.vectors import Vectors, check_vectors
 from regard.vectors.words import words_of
 
 Side = Any
@@ -111,6 +111,7 @@ def similar(
     the  the   0.0673
     """
     if vectors is not None:
+        check_vectors("similar", vectors)
         sides = [_looked_up(name, side, vectors, unknown) for name, side in (("a", a), ("b", b))]
         skipped = [word for side in (a, b) for word in vectors.skipped(side) if unknown == "skip"]
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -220,8 +221,7 @@ class Vectors:
         """
         if isinstance(texts, str):
             raise OptionError("Vectors.search: texts is one string, expected several; put it in []")
-        if n < 1:
-            raise OptionError(f"Vectors.search: n={n}, expected 1 or more")
+        _check_count("search", n)
         asked = _unit(self.sentence(query) - self.mean)
         found = []
         for index, text in enumerate(texts):
@@ -309,8 +309,7 @@ class Vectors:
     def _nearest(
         self, vector: NDArray[Any], n: int, caller: str, without: set[int]
     ) -> list[Neighbour]:
-        if n < 1:
-            raise OptionError(f"Vectors.{caller}: n={n}, expected 1 or more")
+        _check_count(caller, n)
         if not vector.any():
             raise OptionError(f"Vectors.{caller}: the vector is zero, which has no direction")
         cosines = (self.matrix @ _unit(vector).astype(np.float32)) * self._inverse_norms
@@ -322,6 +321,22 @@ class Vectors:
         best = np.flatnonzero(cosines >= least)  # more than n, if there are ties
         best = best[np.argsort(-cosines[best], kind="stable")][:n]
         return [Neighbour(self.words[row], float(cosines[row])) for row in best]
+
+
+def _check_count(caller: str, n: object) -> None:
+    if not isinstance(n, Integral):
+        raise OptionError(f"Vectors.{caller}: n={n!r}, expected a whole number")
+    if n < 1:
+        raise OptionError(f"Vectors.{caller}: n={n}, expected 1 or more")
+
+
+def check_vectors(caller: str, vectors: object) -> None:
+    """Raise if an argument is not `Vectors`."""
+    if not isinstance(vectors, Vectors):
+        raise OptionError(
+            f"{caller}: vectors is {type(vectors).__name__}, expected Vectors, as Vectors.load "
+            "opens them"
+        )
 
 
 def _average(rows: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -22,6 +22,8 @@ def words_of(text: str | Iterable[str], caller: str) -> list[str]:
     """
     if isinstance(text, str):
         return re.findall(r"\w+(?:['’]\w+)*|[^\w\s]", text)
+    if not isinstance(text, Iterable):
+        raise OptionError(f"{caller}: got {text!r}, expected a text or a list of words")
     words = list(text)
     for word in words:
         if not isinstance(word, str):
