@@ -191,6 +191,14 @@ def test_masks_of_ones_own() -> None:
     assert not torch.equal(after[:, 2], before[:, 2])
 
 
+@pytest.mark.parametrize("position", ["sinusoidal", "rotary", "alibi", "learned"])
+def test_a_batch_of_nothing(position: str) -> None:
+    model, source, target = model_of(position=position), words(2, 5)[:0], words(2, 4)[:0]
+    logits = model(source, target)
+    assert logits.shape == (0, 4, 37)
+    logits.sum().backward()
+
+
 # Parts
 
 

@@ -107,7 +107,8 @@ class Block(nn.Module):
         if self.cross is not None and self.cross_norm is not None and memory is not None:
             read = None if cache is None else cache.memory
             y = self.cross_norm(x) if self.norm_first else x
-            y = y.reshape(len(memory), -1, y.shape[-1])
+            if len(y) != len(memory):
+                y = y.reshape(len(memory), -1, y.shape[-1])
             y = self.cross(y, memory, mask=memory_mask, cache=read)
             x = self.dropout(y.view(x.shape), onto=x)
             x = x if self.norm_first else self.cross_norm(x)

@@ -109,8 +109,8 @@ class Decoder(nn.Module):
         if memory is not None and (
             memory.dim() != 3
             or memory.shape[-1] != self.width
-            or len(memory) == 0
-            or len(x) % len(memory)
+            or len(x) % max(len(memory), 1)
+            or len(memory) == 0 < len(x)
         ):
             raise ShapeError(
                 f"Decoder: memory has shape {shape(memory)} beside x {shape(x)}; expected "
