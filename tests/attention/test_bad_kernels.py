@@ -171,6 +171,10 @@ def test_torchs_signature() -> None:
         "scaled_dot_product_attention: query has h=6 and key h=3; "
         "grouped heads need enable_gqa=True",
     )
+    torch.testing.assert_close(
+        scaled_dot_product_attention(q[:, :1], k, v),
+        torch.nn.functional.scaled_dot_product_attention(q[:, :1], k, v),
+    )
 
 
 def test_top_of_none_or_of_more_than_there_are() -> None:

@@ -149,6 +149,8 @@ def scaled_dot_product_attention(
             "use attend(…, mask=causal & …)"
         )
     both_have_heads = query.dim() > 3 and key.dim() > 3
+    if not enable_gqa and both_have_heads and query.shape[-3] == 1:
+        query = query.expand(*query.shape[:-3], key.shape[-3], -1, -1)
     if not enable_gqa and both_have_heads and query.shape[-3] != key.shape[-3] != 1:
         raise OptionError(
             f"scaled_dot_product_attention: query has h={query.shape[-3]} and key "
