@@ -286,6 +286,12 @@ MASKS: list[Bad] = [
         "or a bool tensor (…,q,k)",
     ),
     (
+        lambda: zeros(Q, K) & causal,
+        DtypeError,
+        "&: mask is torch.float32, expected a bool tensor (True = may attend); "
+        "additive terms go to bias=",
+    ),
+    (
         lambda: causal and window(3),
         OptionError,
         "mask: has no truth value of its own; combine masks with &, | and ~",

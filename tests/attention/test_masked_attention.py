@@ -168,6 +168,8 @@ def test_a_bool_tensor_is_a_dense_mask(kernel: str) -> None:
 def test_a_bool_tensor_can_be_part_of_an_expression() -> None:
     seen = coins(Q, K)
     assert causal & seen == causal & dense(seen)
+    assert seen & causal == dense(seen) & causal
+    assert seen | causal == dense(seen) | causal
     assert prefix(2) | seen == prefix(2) | dense(seen)
 
 

@@ -156,6 +156,12 @@ class Mask:
     def __or__(self, other: Mask | Tensor) -> Mask:
         return Either(self, _operand(other, "|"))
 
+    def __rand__(self, other: Tensor) -> Mask:
+        return Both(_operand(other, "&"), self)
+
+    def __ror__(self, other: Tensor) -> Mask:
+        return Either(_operand(other, "|"), self)
+
     def __invert__(self) -> Mask:
         return self.mask if isinstance(self, Not) else Not(self)
 
