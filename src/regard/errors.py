@@ -8,6 +8,8 @@ knows nothing of regard would catch.
 
 from __future__ import annotations
 
+from typing import SupportsFloat, SupportsIndex
+
 
 class RegardError(Exception):
     """Base class of all errors that regard raises."""
@@ -49,6 +51,30 @@ def shape(tensor: object) -> str:
     '(2,8,5,64)'
     """
     return "(" + ",".join(str(size) for size in getattr(tensor, "shape", ())) + ")"
+
+
+def check_whole(name: str, value: object) -> None:
+    """Raise unless the value is a whole number.
+
+    >>> check_whole("window: n", 2.5)
+    Traceback (most recent call last):
+    ...
+    regard.errors.OptionError: window: n=2.5, expected a whole number
+    """
+    if not isinstance(value, int | SupportsIndex):
+        raise OptionError(f"{name}={value!r}, expected a whole number")
+
+
+def check_number(name: str, value: object) -> None:
+    """Raise unless the value is a number.
+
+    >>> check_number("Scaled: factor", "a")
+    Traceback (most recent call last):
+    ...
+    regard.errors.OptionError: Scaled: factor='a', expected a number
+    """
+    if not isinstance(value, float | SupportsFloat | SupportsIndex):
+        raise OptionError(f"{name}={value!r}, expected a number")
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:

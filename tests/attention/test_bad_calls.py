@@ -11,6 +11,7 @@ import torch
 from regard.attention import (
     ALiBi,
     RelativeBias,
+    Softcap,
     attend,
     causal,
     dense,
@@ -233,6 +234,22 @@ OPTIONS: dict[str, tuple[Callable[[], dict[str, object]], Kind, str]] = {
         lambda: {"dropout": math.nan},
         OptionError,
         "dropout=nan, expected 0 up to, but not including, 1",
+    ),
+    "dropout of nothing": (
+        lambda: {"dropout": None},
+        OptionError,
+        "dropout=None, expected a number",
+    ),
+    "score that is a class": (
+        lambda: {"score": Softcap},
+        OptionError,
+        "score is the class Softcap, expected a name such as 'scaled_dot' or a function of "
+        "blocks (q, k)",
+    ),
+    "mask that is an array": (
+        lambda: {"mask": yes(Q, K).numpy()},
+        OptionError,
+        "mask is ndarray, expected a mask such as causal or window(3), or a bool tensor (…,q,k)",
     ),
     "mask of a wrong type": (
         lambda: {"mask": "cusal"},

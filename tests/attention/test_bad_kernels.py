@@ -13,6 +13,8 @@ from regard.attention import (
     ALiBi,
     Bilinear,
     RelativeBias,
+    Scaled,
+    Softcap,
     attend,
     causal,
     keys,
@@ -25,6 +27,7 @@ from regard.attention import (
 from regard.errors import (
     MemoryLimitError,
     OptionError,
+    ShapeError,
     StaleError,
 )
 from tests.attention.bad_calls import B, D, H, K, Q, good, raises, yes, zeros
@@ -183,6 +186,32 @@ def test_top_of_none_or_of_more_than_there_are() -> None:
         raises(lambda: seen.top(n), OptionError, f"top: n={n}, expected 1 to k=7")  # noqa: B023
     assert seen.top(1)[0].shape == (B, H, Q, 1)
     assert seen.top(7)[0].shape == (B, H, Q, 7)
+
+
+def test_what_is_no_number() -> None:
+    seen = look(*good())
+    raises(lambda: seen.top(1.5), OptionError, "top: n=1.5, expected a whole number")  # type: ignore[arg-type]
+    raises(lambda: Scaled("a"), OptionError, "Scaled: factor='a', expected a number")  # type: ignore[arg-type]
+    raises(lambda: Softcap("a"), OptionError, "Softcap: cap='a', expected a number")  # type: ignore[arg-type]
+    raises(lambda: Softcap(1.0, "a"), OptionError, "Softcap: scale='a', expected a number")  # type: ignore[arg-type]
+    raises(lambda: ALiBi(2.0), OptionError, "ALiBi: heads=2.0, expected a whole number")  # type: ignore[arg-type]
+
+
+def test_a_frame_of_too_few_words() -> None:
+    pytest.importorskip("pandas", reason="to_frame needs pandas")
+    seen, five, seven = look(*good()), list("abcde"), list("abcdefg")
+    texts = (
+        "{} words given, expected 5, one for each query",
+        "{} words given, expected 7, one for each key",
+    )
+    for words, keys_, text in (
+        (["a"], None, texts[0].format(1)),
+        (seven, None, texts[0].format(7)),
+        (five, None, texts[1].format(5)),
+        (None, five, texts[1].format(5)),
+    ):
+        raises(lambda: seen.to_frame(words, keys_), ShapeError, f"to_frame: {text}")  # noqa: B023
+    assert len(seen.to_frame(five, seven)) == B * H * Q * K
 
 
 WAY_ROUND = (

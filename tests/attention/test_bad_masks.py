@@ -227,6 +227,30 @@ MASKS: list[Bad] = [
         OptionError,
         "window: before=2, after=-5, expected 0 or more",
     ),
+    *(
+        (call, OptionError, f"{text}, expected a whole number")
+        for call, text in [
+            (lambda: window(2.5), "window: n=2.5"),  # type: ignore[arg-type]
+            (lambda: window("3"), "window: n='3'"),  # type: ignore[arg-type]
+            (lambda: window(before=1.5), "window: before=1.5"),  # type: ignore[arg-type]
+            (lambda: prefix(1.5), "prefix: n=1.5"),  # type: ignore[arg-type]
+            (lambda: prefix(None), "prefix: n=None"),  # type: ignore[arg-type]
+        ]
+    ),
+    *(
+        (
+            lambda given=given: padding(given),  # type: ignore[misc]
+            DtypeError,
+            f"padding: lengths are {type(given).__name__}, expected whole numbers; "
+            "for a bool per key use keys(…)",
+        )
+        for given in (None, "ab", [[1], [2, 3]])
+    ),
+    (
+        lambda: segments("ab"),  # type: ignore[arg-type]
+        DtypeError,
+        "segments: ids are str, expected whole numbers (…,k)",
+    ),
     (lambda: prefix(-1), OptionError, "prefix: n=-1, expected 0 or more"),
     (lambda: padding(-1), OptionError, "padding: a length is -1, expected 0 or more"),
     (lambda: padding([3, -7, 0]), OptionError, "padding: a length is -7, expected 0 or more"),

@@ -282,6 +282,16 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "MultiHeadAttention: heads=6 is not a multiple of kv_heads=4; choose kv_heads that divide "
         "the heads",
     ),
+    "width-no-whole-number": (
+        lambda: MultiHeadAttention(8.0, 2),  # type: ignore[arg-type]
+        OptionError,
+        "MultiHeadAttention: width=8.0, expected a whole number",
+    ),
+    "dropout-of-nothing": (
+        lambda: MultiHeadAttention(6, 2, dropout=None),  # type: ignore[arg-type]
+        OptionError,
+        "MultiHeadAttention: dropout=None, expected a number",
+    ),
     "position": (
         lambda: MultiHeadAttention(6, 2, position=Sinusoidal(6)),
         OptionError,

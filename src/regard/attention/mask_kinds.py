@@ -314,7 +314,7 @@ def as_mask(mask: Mask | Tensor | str, caller: str) -> Mask:
     """The mask itself, `dense` of a bool tensor, or the mask named ``"causal"``."""
     if isinstance(mask, Mask):
         return mask
-    if mask == "causal":
+    if isinstance(mask, str) and mask == "causal":
         return Causal()
     if isinstance(mask, Tensor):
         return Dense(checked_bool(mask, f"{caller}: mask", least=2))
@@ -336,7 +336,11 @@ def checked_whole(
     numbers: Tensor | Sequence[int] | int, name: str, remedy: str = "", bools: bool = False
 ) -> Tensor:
     """The numbers as a tensor; raises unless they are integers, or bools where these count."""
-    found = torch.as_tensor(numbers)
+    try:
+        found = torch.as_tensor(numbers)
+    except (TypeError, ValueError, RuntimeError):
+        kind = type(numbers).__name__
+        raise DtypeError(f"{name} are {kind}, expected whole numbers{remedy}") from None
     if found.is_floating_point() or found.is_complex() or (found.dtype == torch.bool and not bools):
         raise DtypeError(f"{name} are {found.dtype}, expected whole numbers{remedy}")
     return found

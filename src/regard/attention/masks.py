@@ -36,7 +36,7 @@ from regard.attention.mask_kinds import (
     checked_whole,
 )
 from regard.attention.tracing import values_unavailable
-from regard.errors import OptionError, ShapeError
+from regard.errors import OptionError, ShapeError, check_whole
 
 __all__ = [
     "ALL",
@@ -78,6 +78,9 @@ def window(n: int | None = None, *, before: int | None = None, after: int | None
     >>> window(2) == window(before=1, after=1)
     True
     """
+    for name, value in (("n", n), ("before", before), ("after", after)):
+        if value is not None:
+            check_whole(f"window: {name}", value)
     if n is not None:
         if before is not None or after is not None:
             raise OptionError("window: give n, or before and after, not both")
@@ -94,6 +97,7 @@ def window(n: int | None = None, *, before: int | None = None, after: int | None
 
 def prefix(n: int) -> Prefix:
     """The first n keys, for every query: ``causal | prefix(n)`` is the mask of a prefix model."""
+    check_whole("prefix: n", n)
     if n < 0:
         raise OptionError(f"prefix: n={n}, expected 0 or more")
     return Prefix(n)

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.errors import DtypeError, OptionError, ShapeError, shape
+from regard.errors import DtypeError, OptionError, ShapeError, check_whole, shape
 
 Device = torch.device | str | None
 
@@ -320,6 +320,7 @@ def _bucket_starts(count: int, max_distance: int) -> tuple[int, ...]:
 
 
 def _at_least(name: str, argument: str, value: int, least: int) -> int:
+    check_whole(f"{name}: {argument}", value)
     if value < least:
         raise OptionError(
             f"{name}: {argument} is {value}, but the least possible is {least}; "

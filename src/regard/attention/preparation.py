@@ -13,7 +13,7 @@ from regard.attention.mask_kinds import with_four_axes
 from regard.attention.masks import Mask, as_mask
 from regard.attention.positions import Bias
 from regard.attention.scores import NAMED, Additive, Bilinear, DotScore, Scaled, Score, as_score
-from regard.errors import DtypeError, OptionError, ShapeError, shape
+from regard.errors import DtypeError, OptionError, ShapeError, check_number, shape
 
 FLOAT = torch.float32
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -51,6 +51,7 @@ def prepare(
         return Call(q, k, v, dot, mask, None, 0.0, q.shape[:1], 4, caller)
     _check_tensors(caller, q, k, v)
     how = as_score(score, caller)
+    check_number(f"{caller}: dropout", dropout)
     if not 0.0 <= dropout < 1.0:
         raise OptionError(f"{caller}: dropout={dropout}, expected 0 up to, but not including, 1")
     ranks = {q.dim(), k.dim(), v.dim()}

@@ -23,7 +23,7 @@ from regard.attention.link_effects import link_effects
 from regard.attention.scores import Scaled, Score, Softcap
 from regard.attention.selection import Which, indices
 from regard.attention.statistics import WeightStatistics
-from regard.errors import MemoryLimitError, OptionError, StaleError
+from regard.errors import MemoryLimitError, OptionError, ShapeError, StaleError, check_whole
 
 if TYPE_CHECKING:
     import pandas
@@ -228,6 +228,7 @@ class Look:
         Masked or missing places have weight 0 and key -1.
         """
         call = self._call
+        check_whole("top: n", n)
         if not 1 <= n <= call.sizes[3]:
             raise OptionError(f"top: n={n}, expected 1 to k={call.sizes[3]}")
         weights, keys = self._statistics.top(n)
@@ -262,6 +263,11 @@ class Look:
         places = torch.meshgrid(*(torch.arange(n) for n in self.sizes), indexing="ij")
         entry, head, query, key = (x.flatten().tolist() for x in places)
         columns = words if keys is None else keys
+        for what, given, size in (("query", words, self.sizes[2]), ("key", columns, self.sizes[3])):
+            if given is not None and len(given) != size:
+                raise ShapeError(
+                    f"to_frame: {len(given)} words given, expected {size}, one for each {what}"
+                )
         return pandas.DataFrame(
             {
                 "entry": entry,

@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.errors import OptionError
+from regard.errors import OptionError, check_number
 
 Score = Callable[[Tensor, Tensor], Tensor]
 """Queries ``(…, q, d)`` and keys ``(…, k, d)`` to scores ``(…, q, k)``."""
@@ -56,6 +56,9 @@ class Scaled(DotScore):
     """
 
     factor: float
+
+    def __post_init__(self) -> None:
+        check_number("Scaled: factor", self.factor)
 
     def dot(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor, float]:
         return q, k, self.factor
@@ -130,8 +133,11 @@ class Softcap:
     scale: float | None = None
 
     def __post_init__(self) -> None:
+        check_number("Softcap: cap", self.cap)
         if not 0 < self.cap < math.inf:
             raise OptionError(f"Softcap: cap={self.cap}, expected a positive number")
+        if self.scale is not None:
+            check_number("Softcap: scale", self.scale)
 
     def scale_for(self, width: int) -> float:
         """The scale for vectors of this width."""
@@ -208,9 +214,10 @@ def as_score(score: str | Score, caller: str) -> Score:
             f"{caller}: score={score!r} is unknown, expected {', '.join(map(repr, NAMED))}, "
             f"Scaled(x), Softcap(x), Bilinear, Additive or a function of blocks (q, k){meant}"
         )
-    if callable(score):
+    if callable(score) and not isinstance(score, type):
         return score
+    given = f"the class {score.__name__}" if isinstance(score, type) else type(score).__name__
     raise OptionError(
-        f"{caller}: score is {type(score).__name__}, expected a name such as 'scaled_dot' or a "
+        f"{caller}: score is {given}, expected a name such as 'scaled_dot' or a "
         "function of blocks (q, k)"
     )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from regard.attention import Bias, Mask, Rotary, attend, look
 from regard.attention.scores import Score
-from regard.errors import DtypeError, OptionError, ShapeError, shape
+from regard.errors import DtypeError, OptionError, ShapeError, check_number, check_whole, shape
 from regard.nn.cache import KeyValues
 from regard.nn.native_layers import affine
 
@@ -86,6 +86,8 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         kv_heads = heads if kv_heads is None else kv_heads
+        for name, value in (("width", width), ("heads", heads), ("kv_heads", kv_heads)):
+            check_whole(f"MultiHeadAttention: {name}", value)
         if min(width, heads) < 1 or width % heads:
             raise OptionError(
                 f"MultiHeadAttention: width={width} does not split into heads={heads}; "
@@ -101,6 +103,7 @@ class MultiHeadAttention(nn.Module):
                 f"MultiHeadAttention: position is {type(position).__name__}, expected Rotary, "
                 "ALiBi or RelativeBias; Sinusoidal and Learned are added to x before the layer"
             )
+        check_number("MultiHeadAttention: dropout", dropout)
         if not 0.0 <= dropout < 1.0:
             raise OptionError(
                 f"MultiHeadAttention: dropout={dropout}, expected 0 up to, but not including, 1"
