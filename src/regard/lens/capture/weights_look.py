@@ -75,6 +75,18 @@ class WeightsLook(Look):
         with torch.no_grad(), autocast_disabled(q.device):
             return self._call.restore(rows.float() @ repeat_kv(k, h)[:, chosen].float().mT)
 
+    def gradient_of_weights(
+        self, queries: Which = None, heads: Which = None
+    ) -> Float[Tensor, "*bh q k"]:
+        """The gradient of the metric with respect to each weight."""
+        if self.weights_gradient is None:
+            raise OptionError(
+                "effects: there is no gradient of the weights; run the model and call backward() "
+                "inside `with regard.watch(model, gradients=True)`; where a model changes its "
+                "weights after the softmax, only weights() can be seen"
+            )
+        return super().gradient_of_weights(queries, heads)
+
     def _known(self) -> tuple[Tensor, Tensor]:
         _ = self._call  # raises if a tensor was changed
         if self._queries is None or self._keys is None:

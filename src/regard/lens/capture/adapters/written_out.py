@@ -3,7 +3,8 @@
 Nothing marks such a call, so tensors are followed by their storage. The result of a product of two
 activations may be scores; it is followed through whatever changes it place by place. A softmax over
 the last axis makes weights of it, which are followed likewise. Their product with values, summed
-over the keys, completes a call. Its weights are the softmax's result; links are cut by -inf in the
+over the keys, completes a call. Its weights are the softmax's result, or what the model made of it
+before dropout, by a mask or another normalisation. Links are cut by -inf in the
 softmax's input, below autograd.
 """
 
@@ -60,6 +61,9 @@ FOLLOWED = tuple(
 """Operators after which scores are still scores, and weights still weights."""
 MIXING = (_aten.convolution.default, _aten.conv2d.default)
 """Those of them that mix heads or places."""
+DROPOUT = (_aten.native_dropout.default, _aten.dropout.default)
+ROUNDING = 8
+"""Steps of a dtype's precision by which weights may differ and count as the same."""
 
 
 @dataclass(eq=False)
@@ -79,12 +83,15 @@ class Chain:
     cut: bool = False
     in_use: int | None = None
     gradients: Gradients | None = None
+    altered: bool = False
+    """Whether dropout or a mixture of heads was applied to the weights."""
 
 
 class _State:
     def __init__(self) -> None:
         self.chains: StorageMap[Chain] = StorageMap()
         self.backward: StorageMap[Chain] = StorageMap()
+        self.random: StorageMap[bool] = StorageMap()
         self.unread: dict[int, nn.Module] = {}
         """Modules that multiplied activations or took a softmax, and completed no call."""
         self.parameters: set[int] = set()
@@ -106,6 +113,7 @@ class WrittenOut:
             **dict.fromkeys(SOFTMAX, self.softmax),
             **dict.fromkeys(COMPOSITES, decomposed),
             _aten.copy_.default: self.copy,
+            _aten.bernoulli_.float: self.draw,
             BACKWARD: self.backward,
         }
 
@@ -127,6 +135,9 @@ class WrittenOut:
         state: _State = session.state[self]
         if state.chains and (chains := [c for x in _tensors(args) if (c := state.chains.get(x))]):
             chain = chains[0]
+            dropout = func in DROPOUT and args[2]
+            if func in MIXING or dropout or any(map(state.random.get, _tensors(args))):
+                chain.altered = True
             if func in MIXING or any(c is not chain for c in chains):
                 chain.sole = False
             made = result[0] if isinstance(result, tuple) else result
@@ -141,6 +152,11 @@ class WrittenOut:
         if state.chains and (chain := state.chains.get(args[1])) is not None:
             state.chains[args[0]] = chain
         return result
+
+    def draw(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
+        """Note random numbers, by which dropout multiplies."""
+        session.state[self].random[args[0]] = True
+        return func(*args, **kwargs)
 
     def product(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
         """A matrix product: of queries and keys, of weights and values, or another."""
@@ -158,6 +174,7 @@ class WrittenOut:
                     found = self._announce(session, chain, weights, other, result, swapped)
                 if not found:
                     state.chains[result] = chain  # heads were mixed
+                    chain.altered = True
                 return result
         if mixed := chain_a or chain_b:
             mixed.sole = False
@@ -235,8 +252,15 @@ class WrittenOut:
         if not sums_over_keys or operand.numel() != b * h * q * keys:
             return False
         weights, chain.keys = weights[..., :keys], keys
-        v, output = _values(weights, operand, other, result, chain)
         state: _State = session.state[self]
+        altered = chain.altered or chain.place.module.training
+        if not altered and _changed(weights, operand):
+            softmax, weights = weights, operand.reshape(weights.shape)
+            if not chain.layout.plain or not _are_weights(weights):
+                return False
+            if not ((weights == softmax) | (weights == 0)).all():
+                state.backward.pop(chain.weights)  # the gradient is not that of these weights
+        v, output = _values(weights, operand, other, result, chain)
         for run in chain.place.runs:
             state.unread.pop(id(run.module), None)
         told, inputs = session.announced, Weights(weights, v, chain.layout.rank, *_product(chain))
@@ -263,6 +287,25 @@ class WrittenOut:
                     if not parameter.is_sparse and parameter.layout == torch.strided:
                         state.parameters.add(parameter.untyped_storage()._cdata)
         return any(session.origins.of(x)[0] in state.parameters for x in tensors)
+
+
+def _changed(weights: Tensor, operand: Tensor) -> bool:
+    """Whether rows of weights ``(b, h, q, k)`` were changed, other than in their order."""
+    if operand.untyped_storage()._cdata == weights.untyped_storage()._cdata:
+        return False
+    wide = torch.promote_types(weights.dtype, operand.dtype)
+    before, after = (
+        torch.linalg.vector_norm(x.reshape(-1, weights.shape[-1]), dim=-1, dtype=wide).sort().values
+        for x in (weights, operand)
+    )
+    rounding = ROUNDING * max(torch.finfo(x.dtype).eps for x in (weights, operand))
+    return not torch.allclose(before, after, rtol=rounding, atol=0.0, equal_nan=True)
+
+
+def _are_weights(x: Tensor) -> bool:
+    """Whether no row of numbers has a negative one, or sums to more than 1."""
+    most = 1 + torch.finfo(x.dtype).eps ** 0.5
+    return not ((x < 0).any() or (x.sum(-1) > most).any())
 
 
 def _values(
