@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional as F
 
+from regard import look
 from regard.errors import OptionError
 from regard.lens import watch
 from regard.nn import Transformer, TransformerConfig
@@ -105,6 +106,28 @@ def test_transformers(bert: Callable[..., Any], attention: str) -> None:
     # In the last layer, only the first row leads to what was differentiated.
     assert gradients[1][:, :, 1:].abs().max() == 0
     assert gradients[1][:, :, 0].abs().min() > 0
+
+
+@torch.no_grad()
+def by_hand(q: Tensor) -> Tensor:
+    return torch.softmax(q @ q.mT, -1)
+
+
+def by_look(q: Tensor) -> Tensor:
+    return look(q, q, q).weights()
+
+
+@pytest.mark.parametrize("weights", [by_hand, by_look])
+def test_weights_computed_for_a_log_need_no_gradient(weights: Callable[[Tensor], Tensor]) -> None:
+    class Logging(Attention):
+        def forward(self, x: Tensor) -> Tensor:
+            self.log = weights(self.qkv(x))
+            return super().forward(x)
+
+    model = Logging()
+    with watch(model, gradients=True) as seen:
+        model(torch.randn(B, N, WIDTH)).sum().backward()
+    assert torch.equal(seen.calls("")[-1].output_gradient, model.output.grad)
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])

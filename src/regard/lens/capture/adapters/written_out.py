@@ -207,8 +207,6 @@ class WrittenOut:
         if empty is not None:
             result = result.masked_fill(empty, 0.0)
         done.weights = result
-        if session.needs_gradient(place, args[0]):
-            state.backward[result] = done
         state.chains[result] = done
         return result
 
@@ -254,20 +252,23 @@ class WrittenOut:
         weights, chain.keys = weights[..., :keys], keys
         state: _State = session.state[self]
         altered = chain.altered or chain.place.module.training
+        masked = True
         if not altered and _changed(weights, operand):
             softmax, weights = weights, operand.reshape(weights.shape)
             if not chain.layout.plain or not _are_weights(weights):
                 return False
-            if not ((weights == softmax) | (weights == 0)).all():
-                state.backward.pop(chain.weights)  # the gradient is not that of these weights
+            masked = bool(((weights == softmax) | (weights == 0)).all())
+        wanted = session.needs_gradient(chain.place, operand)
         v, output = _values(weights, operand, other, result, chain)
         for run in chain.place.runs:
             state.unread.pop(id(run.module), None)
         told, inputs = session.announced, Weights(weights, v, chain.layout.rank, *_product(chain))
         explained = inputs if told is None or chain.cut else told.explain(inputs)
         chain.gradients = session.announce(chain.place, explained, output, chain.in_use)
-        if explained is not inputs and state.backward.pop(chain.weights) is not None:
+        if wanted and explained is not inputs:
             told.gradients = chain.gradients  # that of the output, which takes less memory
+        elif wanted and masked:  # else the softmax's gradient is not that of the weights
+            state.backward[chain.weights] = chain
         return True
 
     def backward(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
