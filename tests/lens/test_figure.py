@@ -91,6 +91,16 @@ def test_the_steps_of_every_link_are_those_of_the_lens(tired: Why) -> None:
         assert torch.allclose(total, steps.output, atol=1e-4)
 
 
+def test_the_steps_of_a_word_of_several_subwords_say_so() -> None:
+    why = Lens.open("pocket-en-de").why(
+        "The dog is hungry. It wants a bone.", "Er", most=0, control=0
+    )
+    mean = why.looked_at.looked
+    assert why.row.subwords == 2
+    assert why.steps.weight != pytest.approx(mean, abs=0.005)
+    assert f"last of 2 subwords; the word's mean is {mean:.2f}" in why.view().text()
+
+
 def test_see_and_save(tmp_path: Path) -> None:
     figure = regard.see(TIRED, "es")
     for name in ("it.svg", "it.html"):

@@ -97,6 +97,8 @@ def test_the_steps_of_words_are_those_of_their_strongest_tokens(shown: Any, view
     assert weights[1] > 100 * weights[0]
     told = shown.locator(".flow strong").last.inner_text()
     assert number(told) == pytest.approx(float(weights[1]), abs=6e-4)
+    heading = shown.locator(".how h2").inner_text()
+    assert f"strongest of 2 pairs of subwords; the words' weight is {weights.sum():.2f}" in heading
 
 
 def test_masked_and_missing_steps_say_so(opened: Opened, samples: Any) -> None:

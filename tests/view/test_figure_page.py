@@ -124,6 +124,10 @@ def test_another_written_word_is_selected(page: Any, why: Why, found: tuple[Why,
     assert headline(page) == "".join(text for text, _ in told.headline)
     assert headline(page).startswith("When it writes Das, it looks ")
     assert page.locator(".word.on").inner_text() == "Das"
+    assert told.row["subwords"] == 2  # the sign of a capital, and the word
+    mean = f"{told.reads[told.selected].looked:.2f}"
+    heading = page.locator(".how h2").inner_text()
+    assert heading.endswith(f"; last of 2 subwords; the word's mean is {mean}")
     page.click(".scissors")
     cut = told.reads[told.selected].cut_headline
     assert headline(page) == "".join(text for text, _ in cut)

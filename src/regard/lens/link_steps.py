@@ -97,6 +97,8 @@ class RowSteps:
     weight: Float[Tensor, "layers heads words"]
     """The sum over the tokens of the word."""
     output: Float[Tensor, "layers heads e"]
+    subwords: int
+    """Of the attending word; the row is that of the last of them."""
 
 
 def row_steps(prediction: Prediction, order: Sequence[int], numbers: int) -> RowSteps:
@@ -104,7 +106,8 @@ def row_steps(prediction: Prediction, order: Sequence[int], numbers: int) -> Row
     sites = [one for one in prediction.sites if one.place == prediction.place]
     looks = [prediction.seen.calls(one.module)[-1] for one in sites]
     queries, keys = prediction.axes(prediction.place)
-    row = _last(queries, queries.at(prediction.queries[0]))
+    unit = queries.at(prediction.queries[0])
+    row = _last(queries, unit)
     heads, d, e = looks[0].q.shape[1], looks[0].q.shape[-1], looks[0].v.shape[-1]
     room = numbers // (len(looks) * heads * (d + e)) - 1
     words = sorted(order[: max(1, room)])
@@ -120,7 +123,8 @@ def row_steps(prediction: Prediction, order: Sequence[int], numbers: int) -> Row
     q = torch.stack([look.q[0, :, row].float() for look in looks])
     output = torch.stack([look.output[0, :, row].float() for look in looks])
     scaling = tuple(look.scaling for look in looks)
-    return RowSteps(tuple(words), q, k, v, product, scaled, scaling, weight, output)
+    subwords = len(queries.positions[unit])
+    return RowSteps(tuple(words), q, k, v, product, scaled, scaling, weight, output, subwords)
 
 
 def _by_word(

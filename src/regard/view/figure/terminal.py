@@ -9,7 +9,7 @@ from rich.console import Console, Group
 from rich.text import Text
 
 from regard.view.figure.finding import Finding
-from regard.view.figure.wording import MARKS, Span, percent, plain
+from regard.view.figure.wording import MARKS, PAGE, Span, percent, plain
 from regard.view.svg import Number
 
 WIDTH = 80
@@ -126,7 +126,11 @@ def _how(found: Finding) -> Iterator[Text]:
     )
     place = "cross-attention, " if found.place == "cross" else ""
     link = f"{found.word} → {plain(read.word)}, {place}layer {read.layer} head {read.head}"
-    yield Text.assemble(("How?", STRONG), (f"  {link}: the six steps\n", DIM))
+    yield Text.assemble(("How?", STRONG), (f"  {link}: the six steps", DIM))
+    if row["subwords"] > 1:
+        words = {"count": str(row["subwords"]), "mean": f"{read.looked:.2f}"}
+        yield Text(f"  {PAGE['last subword'].format(**words)}", DIM)
+    yield Text("")
     yield Text.assemble(
         "  q · k ", (f"{product:.2f}", STRONG), f"   {row['scaling'][read.layer]} ",
         (f"{scaled:.2f}" if scaled is not None else "−∞", STRONG), "   softmax ",

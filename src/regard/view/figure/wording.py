@@ -76,6 +76,8 @@ PAGE = {
     "layers": "The weight of the strongest head of each layer, from the selected word.",
     "six steps": "{word} → {key} in layer {layer}, head {head}, in six steps, with the real "
     "numbers",
+    "last subword": "last of {count} subwords; the word's mean is {mean}",
+    "strongest pair": "strongest of {count} pairs of subwords; the words' weight is {mean}",
     "no steps": "This page lacks the numbers of this link; lens.steps(…) has them.",
     "before the cut": "The query and the score are those before the cut; in later layers they "
     "change, too.",

@@ -139,5 +139,6 @@ function saved(reader, layer, head, from, to) {
     weight: weights[i][at],
     row: weights[i].map((weight, j) => [list[of[keys[j]]].label, weight]),
     at,
+    joins: pairs.length,
   };
 }

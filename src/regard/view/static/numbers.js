@@ -31,6 +31,7 @@
  * @property {(number | null)[][][]} scaled
  * @property {string[]} scaling How each layer scales the score.
  * @property {number[][][]} weight
+ * @property {number} subwords Of the attending word; the row is that of the last of them.
  */
 /**
  * @typedef {object} Finding One written word; see `Finding` in finding.py.
@@ -81,6 +82,7 @@
  * @property {number} weight
  * @property {[string, number][]} row Words and their weights.
  * @property {number} at The place of the link in the row.
+ * @property {number} joins How many subwords, or pairs of them, the link joins.
  */
 /**
  * @typedef {object} State What the whole page shows.

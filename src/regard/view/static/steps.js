@@ -94,11 +94,27 @@ function six(scene) {
   const { layer, head } = state;
   const key = bare(finding.reads[state.word].word);
   const link = told("six steps", { word: finding.word, key, layer, head });
-  const title = make("h2", "How ", make("span", { dir: "auto" }, link));
   const numbers = linkNumbers(finding, state);
+  const title = make(
+    "h2",
+    "How ",
+    make("span", { dir: "auto" }, link + part(finding, state, numbers)),
+  );
   const body = numbers === null ? make("p.note", told("no steps")) : flow(scene, numbers, key);
   const changes = state.cut && numbers !== null && layer > 0;
   return make("section.how", title, body, changes ? make("p.note", told("before the cut")) : "");
+}
+
+/**
+ * Which of several subwords the numbers are those of.
+ * @param {Finding} finding
+ * @param {State} state
+ * @param {LinkNumbers | null} numbers
+ */
+function part({ attention, row }, { word, layer, head }, numbers) {
+  if (numbers === null || numbers.joins === 1) return "";
+  const words = { count: numbers.joins, mean: attention[layer][head][word].toFixed(2) };
+  return `; ${told(row === null ? "strongest pair" : "last subword", words)}`;
 }
 
 /**
@@ -123,6 +139,7 @@ function linkNumbers(finding, { word, layer, head }) {
     weight: row.weight[layer][head][at],
     row: row.weight[layer][head].map((weight, i) => [finding.reads[row.words[i]].word, weight]),
     at,
+    joins: row.subwords,
   };
 }
 
