@@ -173,6 +173,20 @@ def test_back_and_forward(opened: Opened) -> None:
     assert (settled(page), query(page)["text"]) == (second, OTHER)
 
 
+def test_back_undoes_a_cut(opened: Opened) -> None:
+    page = opened()
+    whole, before = settled(page), page.url
+    page.click(".scissors")
+    page.click("[data-cell='0 1']")  # no step of its own
+    assert settled(page) != whole
+    page.go_back()
+    page.wait_for_selector(".scissors:not(.cut)")
+    assert (settled(page), page.url) == (whole, before)
+    page.go_forward()
+    page.wait_for_selector(".scissors.cut")
+    page.wait_for_selector("[data-cell='0 1'][aria-pressed=true]")
+
+
 def delay(page: Any, kind: str) -> None:
     """Delays the next request of this kind."""
 
@@ -291,6 +305,22 @@ def test_by_keyboard_alone(opened: Opened) -> None:
     page.focus(".scissors")
     page.keyboard.press("Enter")
     page.wait_for_selector(".scissors.cut:focus")
+
+
+def test_the_focus_stays_where_something_was_pressed(opened: Opened) -> None:
+    page = opened()
+    for pressed, focused in (
+        ("[data-written='1']", ".on[data-written='1']"),
+        ("button.aside", "button.back"),
+        ("button.back", "button.aside"),
+        ("[data-door=layers]", "[data-door=layers]"),
+        (".chips button:last-of-type", ".chips button:last-of-type"),
+    ):
+        page.focus(pressed)
+        page.keyboard.press("Enter")
+        page.wait_for_selector(f"{focused}:focus")
+        page.wait_for_selector(".wrap:not([aria-busy])")
+        assert page.locator(f"{focused}:focus").count() == 1
 
 
 def test_a_phone_is_wide_enough(opened: Opened) -> None:

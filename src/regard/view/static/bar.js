@@ -30,7 +30,9 @@ function bar(model, host, go) {
   });
   const text = make("p.field", { dir: "auto" });
   const told = make("p.told", { role: "status" });
-  const chips = make("p.chips");
+  const chips = (host?.examples ?? []).map(({ label, text, word }) =>
+    make("button", { onclick: () => go(text, word || null) }, label),
+  );
   const python = tool("Python", () => void copied(python, "Python", line));
   const link = tool("Copy link", () => void copied(link, "Copy link", location.href));
   const save = tool("Save as HTML", () => void saved());
@@ -81,7 +83,7 @@ function bar(model, host, go) {
     make("p.brand", make("b", "regard"), " ", make("span", named(model))),
     make("p.tools", host && link, host && save, python, theme),
     host === null ? text : entry,
-    host === null ? null : chips,
+    chips.length > 0 ? make("p.chips", "Try ", ...chips) : null,
     told,
   );
   dress();
@@ -94,20 +96,8 @@ function bar(model, host, go) {
       python.hidden = code === "";
       text.textContent = now;
       if (document.activeElement !== field) field.value = now;
-      if (host === null || host.examples.length === 0) return;
-      chips.replaceChildren(
-        "Try ",
-        ...host.examples.map((example, i) =>
-          make(
-            "button",
-            {
-              "data-focus": `chip ${i}`,
-              "aria-pressed": String(example.text === now),
-              onclick: () => go(example.text, example.word || null),
-            },
-            example.label,
-          ),
-        ),
+      chips.forEach((chip, i) =>
+        chip.setAttribute("aria-pressed", String(host?.examples[i].text === now)),
       );
     },
   };

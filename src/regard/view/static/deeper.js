@@ -46,6 +46,7 @@ function deeper(reader, payload, host, load, changed) {
       ["compare", "Two sentences", host !== null || payload.compared !== null],
       ["data", "Data", finding !== null],
     ];
+    const focus = names.querySelector(":focus")?.getAttribute("data-focus") ?? "";
     names.replaceChildren(
       make("b", "Go deeper"),
       ...all
@@ -66,6 +67,7 @@ function deeper(reader, payload, host, load, changed) {
           ),
         ),
     );
+    refocus(names, focus);
   }
 
   /** @param {Finding} at */

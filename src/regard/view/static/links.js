@@ -110,8 +110,12 @@ function writtenWord({ finding, state, select, can }, written, i) {
     ? [written[i], make("s", { "aria-label": `before: ${finding.output[i]}` }, finding.output[i])]
     : [written[i]];
   const attributes = { class: kind, dir: "auto", "data-written": i, title: written[i] };
-  if (own || !can.canWrite(i)) return make("span", attributes, ...children);
-  const pick = { "data-focus": `written ${i}`, onclick: () => select({ written: i }) };
+  if (!can.canWrite(i)) return make("span", attributes, ...children);
+  const pick = {
+    "data-focus": `written ${i}`,
+    "aria-pressed": String(own),
+    onclick: () => select({ written: i }),
+  };
   return make("button", { ...attributes, ...pick }, ...children);
 }
 

@@ -45,8 +45,12 @@ function show(root, payload, host) {
     return attended(reader, textOf(reader), state.asks);
   }
 
-  /** @param {Partial<State>} change @returns {Promise<void>} */
-  async function select(change) {
+  /**
+   * @param {Partial<State>} change
+   * @param {boolean} [step] whether the browser can go back from it
+   * @returns {Promise<void>}
+   */
+  async function select(change, step = false) {
     const text = findings[0]?.text;
     try {
       if (change.written !== undefined) await write(change.written);
@@ -71,7 +75,7 @@ function show(root, payload, host) {
     Object.assign(state, change);
     state.cut &&= finding.reads[state.word].measured;
     paint();
-    remember();
+    remember(step);
   }
 
   /** Loads the finding about a written word unless it is there. @param {number} position */
@@ -130,8 +134,8 @@ function show(root, payload, host) {
     }
   }
 
-  /** Writes the selection into the URL of a served page. */
-  function remember() {
+  /** Writes the selection into the URL of a served page. @param {boolean} step */
+  function remember(step) {
     if (host === null || findings.length === 0) return;
     const { asks, word, layer, head, cut } = state;
     const about = chosen();
@@ -140,13 +144,15 @@ function show(root, payload, host) {
       said.set(key, String(value));
     if (cut) said.set("cut", "1");
     if (asks >= 0) said.set("asks", String(asks));
-    history.replaceState(null, "", `?${said}`);
+    const url = `?${said}`;
+    if (step && url !== location.search) history.pushState(null, "", url);
+    else history.replaceState(null, "", url);
   }
 
   function paint() {
     const finding = current();
     const read = finding.reads[state.word];
-    const focus = document.activeElement?.getAttribute("data-focus");
+    const focus = document.activeElement?.getAttribute("data-focus") ?? "";
     document.title = finding.reads[finding.selected].headline.map(([text]) => text).join("");
     const shown = chosen();
     top.update(finding.text, asked(shown ?? finding), shown?.python ?? "");
@@ -161,7 +167,7 @@ function show(root, payload, host) {
       finding.kind === "attention" ||
       finding.kind === "vector" ||
       Math.max(finding.reads.length, finding.output.length) > MANY;
-    const pick = (/** @type {Partial<State>} */ change) => void select(change);
+    const pick = (/** @type {Partial<State>} */ change) => void select(change, !("head" in change));
     const scene = { finding, state, select: pick, can };
     const back =
       state.asks >= 0 && findings.length > 0
@@ -194,7 +200,7 @@ function show(root, payload, host) {
     join(scene, main);
     reveal(main, state);
     depths.update(finding, state);
-    if (focus !== null && focus !== undefined) refocus(root, focus);
+    refocus(root, focus);
   }
 
   const again = () => main.childElementCount > 0 && join({ finding: current(), state }, main);
@@ -276,10 +282,16 @@ function begin(reader) {
   return real.at(-1) ?? 0;
 }
 
-/** @param {Element} root @param {string} focus */
+/**
+ * Focuses the element that has taken the place of the one that had the focus.
+ * @param {Element} root
+ * @param {string} focus
+ */
 function refocus(root, focus) {
+  const other = { asks: "back", back: "asks" }[focus];
   const all = /** @type {HTMLElement[]} */ ([...root.querySelectorAll("[data-focus]")]);
-  all.find((one) => one.dataset.focus === focus)?.focus({ preventScroll: true });
+  const found = [focus, other].map((name) => all.find((one) => one.dataset.focus === name));
+  (found[0] ?? found[1])?.focus({ preventScroll: true });
 }
 
 show(
