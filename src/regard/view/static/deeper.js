@@ -162,7 +162,7 @@ function deeper(reader, payload, host, load, changed) {
   function comparison() {
     const box = make("div.comparison");
     const done = make("div");
-    if (host !== null && finding !== null) box.append(form(host, done, finding));
+    if (host !== null && finding !== null) box.append(form(host, done, finding, state));
     if (payload.compared !== null) done.append(compareView(payload.compared));
     box.append(done);
     return box;
@@ -204,14 +204,22 @@ function spot(reader, finding, state) {
 }
 
 /**
- * Another sentence, and the word that both have.
+ * Another sentence, and the word that both have: the selected one, or the one that attends.
  * @param {Host} host
  * @param {HTMLElement} done
  * @param {Finding} finding
+ * @param {State} state
  */
-function form(host, done, finding) {
-  const common = finding.reads.find((read) => !read.special && read.word.length > 1)?.word ?? "";
-  const word = make("input", { type: "text", value: common, "aria-label": "Word", size: 10 });
+function form(host, done, finding, state) {
+  const { kind, position, reads } = finding;
+  const own = position >= 0 && (kind === "attention" || kind === "vector");
+  const common = reads[own ? position : state.word];
+  const word = make("input", {
+    type: "text",
+    value: common.special ? "" : bare(common.word),
+    "aria-label": "Word",
+    size: 10,
+  });
   const other = make("input", {
     type: "text",
     "aria-label": "Other sentence",

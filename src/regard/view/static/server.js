@@ -23,5 +23,19 @@ async function post(kind, question) {
   }
   if (reply.ok) return reply;
   const said = await reply.json().catch(() => ({}));
-  throw new Error(said.error ?? `The server answered with ${reply.status}.`);
+  throw new Error(plainly(said.error ?? `the server answered with ${reply.status}.`));
+}
+
+/** @type {Record<string, string>} What the page calls the fields of a question. */
+const FIELDS = { text: "the text", one: "the text", other: "the other sentence", word: "the word" };
+
+/**
+ * An error of the API in the words of the page: without the names of functions and fields.
+ * @param {string} error
+ */
+function plainly(error) {
+  const told = error
+    .replace(/^\w+: /, "")
+    .replace(/^(text|one|other|word)(?= (is|has) )/, (name) => FIELDS[name]);
+  return told.charAt(0).toUpperCase() + told.slice(1);
 }
