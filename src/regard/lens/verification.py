@@ -42,8 +42,10 @@ def why(prediction: Prediction, *, most: int, control: int, texts: bool) -> Why:
     measured = _measure(prediction, tried)
     links = [_link(prediction, one, m) for one, m in zip(tried, measured, strict=True)]
     units, logits = without_words(prediction, step.attention, step.effects)
+    before = prediction.baseline
     alternatives = _alternatives(prediction, logits)
-    words = _words(prediction, step, units, logits, alternatives)
+    names = prediction.named({*alternatives, *prediction.chosen(torch.cat([logits, before[None]]))})
+    words = _words(prediction, step, units, logits, alternatives, names)
     flip: Flip | None = None
     if texts:
         words, flip = _continued(
@@ -52,7 +54,6 @@ def why(prediction: Prediction, *, most: int, control: int, texts: bool) -> Why:
             dict(zip(units, prediction.chosen(logits), strict=True)),
             _flip(prediction, strongest, measured[: len(strongest)]),
         )
-    before = prediction.baseline
     looked = most_looked_at(step.attention, step.effects, _real(prediction, len(words)))
     where = (words[looked].layer, words[looked].head)
     return Why(
@@ -67,8 +68,7 @@ def why(prediction: Prediction, *, most: int, control: int, texts: bool) -> Why:
         probability=float(prediction.probability(before)),
         choices=tuple(prediction.choices()),
         alternatives=tuple(
-            (name.strip(), float(before.softmax(-1)[token]))
-            for token, name in prediction.named(alternatives).items()
+            (names[token].strip(), float(before.softmax(-1)[token])) for token in alternatives
         ),
         links=tuple(sorted(links[: len(strongest)], key=lambda one: -abs(one.cut or 0.0))),
         control=tuple(links[len(strongest) :]),
@@ -183,8 +183,12 @@ def _words(
     units: Sequence[int],
     logits: Tensor,
     alternatives: Sequence[int],
+    names: Mapping[int, str],
 ) -> tuple[WordEffect, ...]:
-    """For each input unit, its attention and the loss without it; 0 if it was not cut."""
+    """For each input unit, its attention and the loss without it; 0 if it was not cut.
+
+    `names`: of the choices that are written.
+    """
     _, keys = prediction.axes(prediction.place)
     row = {unit: i for i, unit in enumerate(units)}
     rows = torch.cat([logits, prediction.baseline.unsqueeze(0)])
@@ -193,7 +197,6 @@ def _words(
     shares = rows.softmax(-1)[:, alternatives].tolist()
     before = float(prediction.probability(prediction.baseline))
     chosen = prediction.chosen(rows)
-    names = prediction.named(chosen)
     heads = step.attention.shape[1]
     best, at = step.attention.flatten(0, 1).max(0)
     return tuple(
