@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from torch import Tensor, nn
+
+from regard.lens.capture.modules import Run, has_parameters, is_part, sequences
 
 HEADS = (
     "num_heads", "num_attention_heads", "n_heads", "n_head", "heads", "nhead",
@@ -24,22 +27,28 @@ class Layout:
     """The number of heads merged with the batch in the first axis; 1 if they are not."""
 
     @staticmethod
-    def of(x: Tensor, module: nn.Module | None) -> Layout:
-        """The layout of weights that a module made.
+    def of(x: Tensor, runs: Sequence[Run]) -> Layout:
+        """The layout of weights that the innermost of the running modules made.
 
         Heads are the axis before queries and keys, unless the module's number of heads shows that
-        they are another axis, or merged with the batch.
+        they are another axis, or merged with the batch. Weights of a single head have as many
+        entries as the module was given sequences. Where queries are as many as heads, they are the
+        axis whose rows lie next to each other, as a product makes them.
         """
-        heads = _heads(module)
+        heads = _heads(next((run.module for run in runs if not is_part(run.module)), None))
         shape, axes = tuple(x.shape), list(range(x.dim()))
         if x.dim() <= 3:
             joined = x.dim() == 3 and heads > 1 and shape[0] % heads == 0
+            joined = joined and shape[0] != _batch(runs, shape[1])
             return Layout(shape, tuple(axes), heads if joined else 1)
-        if heads > 1 and shape[-3] != heads:
-            found = [axis for axis in axes[:-1] if shape[axis] == heads]
-            if len(found) == 1:
-                axes.remove(found[0])
-                axes.insert(-2, found[0])
+        found = [axis for axis in axes[:-1] if shape[axis] == heads > 1]
+        at = axes[-3]
+        if axes[-2] in found and x.stride(-3) < x.stride(-2):
+            at = axes[-2]
+        elif len(found) == 1:
+            at = found[0]
+        axes.remove(at)
+        axes.insert(-2, at)
         return Layout(shape, tuple(axes), 1)
 
     @property
@@ -64,6 +73,21 @@ class Layout:
         """From ``(b, h, q, k)`` back to the layout of the model; axes of size 1 stay."""
         x = x.reshape(tuple(self.shape[axis] for axis in self.order))
         return x if self.plain else x.permute([self.order.index(axis) for axis in range(x.dim())])
+
+
+def _batch(runs: Sequence[Run], queries: int) -> int | None:
+    """The number of sequences of this length that a module was given, if their shape tells it."""
+    for i, run in enumerate(runs):
+        given = sequences(run)
+        if not given or not (has_parameters(run.module) or i == len(runs) - 1):
+            continue  # its arguments are projected already
+        if given[0].dim() < 3:
+            break
+        first, second, *_ = given[0].shape
+        if second == queries:
+            return first
+        return second if first == queries > 1 else None
+    return None
 
 
 def _heads(module: nn.Module | None) -> int:

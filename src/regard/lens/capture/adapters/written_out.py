@@ -200,7 +200,7 @@ class WrittenOut:
         place = session.place(chain.q, chain.k, None)
         if place is None:
             return func(*args, **kwargs)
-        layout = Layout.of(x, _innermost(iter(place.runs)))
+        layout = Layout.of(x, place.runs)
         done = Chain(chain.q, chain.k, chain.sole, None, layout, place)
         x, empty = self._cut(session, done, x) if session.cuts else (x, None)
         result = func(x, dim, *rest, **kwargs)

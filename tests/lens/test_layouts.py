@@ -1,0 +1,82 @@
+"""Weights whose axes are not batch, heads, queries and keys in this order."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from regard.errors import OptionError
+from regard.lens import cut, watch
+
+H, D = 4, 2
+
+
+class HeadByHead(nn.Module):
+    """Heads in a loop, each a product of three axes."""
+
+    num_heads = H
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([torch.softmax(z @ z.mT, -1) @ z for z in x.split(D, -1)], -1)
+
+
+class Joined(nn.Module):
+    """Heads that are joined with the batch, of sequences on the first or on the second axis."""
+
+    num_heads = H
+
+    def __init__(self, batch_first: bool) -> None:
+        super().__init__()
+        self.batch_first = batch_first
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x if self.batch_first else x.transpose(0, 1)
+        z = x.unflatten(-1, (H, D)).transpose(1, 2).flatten(0, 1)
+        return torch.softmax(z @ z.mT, -1) @ z
+
+
+class HeadsAfterQueries(nn.Module):
+    num_heads = H
+
+    def forward(self, x: Tensor) -> Tensor:
+        z = x.unflatten(-1, (H, D))
+        self.weights = torch.softmax(torch.einsum("bihd,bjhd->bihj", z, z), -1)
+        return torch.einsum("bihj,bjhd->bihd", self.weights, z)
+
+
+@pytest.mark.parametrize("n", [H, 5])
+@pytest.mark.parametrize("b", [H, 2 * H])
+def test_a_head_by_itself_is_no_batch_of_heads(b: int, n: int) -> None:
+    model, x = HeadByHead(), torch.randn(b, n, H * D)
+    plain = model(x)
+    with cut(model, [(3, 1)]), watch(model) as seen:
+        output = model(x)
+    assert [look.sizes for look in seen.calls("")] == [(b, 1, n, n)] * H
+    assert ((output != plain).any(-1) == (torch.arange(n) == 3)).all()
+    with (
+        pytest.raises(OptionError, match="heads=1, but there are 1 heads"),
+        cut(model, [(3, 1)], heads=1),
+    ):
+        model(x)
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize(("b", "n"), [(1, 5), (2, 5), (4, 4), (4, 1)])
+def test_heads_joined_with_the_batch(b: int, n: int, batch_first: bool) -> None:
+    model = Joined(batch_first)
+    with watch(model) as seen:
+        model(torch.randn(*((b, n) if batch_first else (n, b)), H * D))
+    assert seen[""].sizes == (b, H, n, n)
+
+
+@pytest.mark.parametrize("n", [H, 5])
+@pytest.mark.parametrize("b", [2, H])
+def test_heads_after_queries(b: int, n: int) -> None:
+    model, x = HeadsAfterQueries().eval(), torch.randn(b, n, H * D)
+    with watch(model) as seen:
+        model(x)
+    torch.testing.assert_close(seen[""].weights(), model.weights.transpose(1, 2))
+    with cut(model, [(3, 1)], heads=2):
+        model(x)
+    assert (model.weights == 0).nonzero()[:, 1:].unique(dim=0).tolist() == [[3, 2, 1]]
