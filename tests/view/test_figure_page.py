@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import jaxtyping
@@ -180,8 +181,31 @@ def test_going_deeper_begins_with_what_is_selected(page: Any, found: tuple[Why, 
     page.wait_for_selector(".circuit path")
     strongest = found[1].findings[0].circuit
     assert page.locator(".circuit path").count() == len(strongest) > 3
+    lines = page.eval_on_selector_all(
+        ".circuit path", "all => all.map(one => one.attributes.d.value)"
+    )
+    pairs = {(one["place"], one["key"], one["query"]) for one in strongest}
+    assert len(set(lines)) == len(strongest) > len(pairs)  # side by side
     page.click("[data-door=circuit]")
     assert page.locator(".panel").is_hidden()
+
+
+def test_the_words_of_the_strongest_links_do_not_overlap(opened: Opened, why: Why) -> None:
+    data = json.loads(json.dumps(why.figure_data()))
+    data["words"] = [{**data["words"][0], "word": f"deciding{i}"} for i in range(43)]
+    heads = data["heads"]["attention"]
+    data["heads"] = {key: [[[0.0] * 43 for _ in one] for one in heads] for key in data["heads"]}
+    links = [{**data["links"][0], "key": f"deciding{i}"} for i in range(20, 24)]
+    page = opened(
+        View(findings=[{**data, "links": links}]).html(), viewport={"width": 768, "height": 900}
+    )
+    page.click("[data-door=circuit]")
+    boxes = page.eval_on_selector_all(
+        ".circuit text.used[y='160']",
+        "all => all.map(t => t.getBoundingClientRect()).map(r => [r.left, r.right])",
+    )
+    assert len(boxes) == 4
+    assert all(one[1] < next_one[0] for one, next_one in pairwise(boxes))
 
 
 def test_axe_finds_nothing_serious(page: Any, audit: Callable[..., list[str]]) -> None:
