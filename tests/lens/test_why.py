@@ -247,6 +247,15 @@ def test_a_word_looked_at_in_vain_is_mentioned(tired: Why) -> None:
     assert "about as much" not in replace(tired, words=tuple(words)).conclusion
 
 
+def test_a_word_that_speaks_against_it_is_mentioned(tired: Why) -> None:
+    """Without it the written word is more likely."""
+    words = tuple(replace(one, matters=-0.3, probability=0.95) for one in tired.words)
+    assert "without those to *The*, it rises to 95 %." in replace(tired, words=words).conclusion
+    words = (replace(tired.words[0], matters=0.5), *words[1:])
+    told = "Cutting its links to *animal* raises *es* to 95 %."
+    assert told in replace(tired, words=words).conclusion
+
+
 def test_as_data(tired: Why) -> None:
     data = json.loads(tired.to_json())
     assert data["links"][0]["key"] == "animal"

@@ -96,8 +96,8 @@ class Analysis:
         """Raise if the text is too long for the model to write something for it."""
         if not writes_for(self.adapter, self.reading):
             raise OptionError(
-                f"{caller}: the text has {len(self.reading.ids):,} tokens, but the model learned "
-                f"from at most {self.adapter.longest:,}; give it a sentence at a time"
+                f"{caller}: the text has {len(self.reading.ids):,} tokens with its end, but the "
+                f"model learned from at most {self.adapter.longest:,}; give it a sentence at a time"
             )
 
     def writes(self, word: str | int) -> bool:

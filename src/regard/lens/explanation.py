@@ -196,7 +196,7 @@ class Explanation:
     def _effect(self, effect: Effect) -> str:
         what = "translation" if self.translates else "next word"
         changes = (
-            "stays"
+            "stays the same"
             if effect.text == self.said
             else f"changes {turned(self.said or '', effect.text)}"
         )

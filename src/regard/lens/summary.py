@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.errors import counted
 from regard.lens.arguments import whole
 from regard.lens.capture import Seen
 from regard.lens.plain_data import rounded
@@ -62,7 +63,10 @@ class Summary:
         """The summary as text, with the n words that receive most attention."""
         heads, most = self.heads(), self.most(n)
         sharp, broad = heads[:5], heads[:-6:-1]
-        lines = [f"{len(self._own(True))} words in {len(self.layers)} layers", ""]
+        lines = [
+            f"{counted(len(self._own(True)), 'word')} in {counted(len(self.layers), 'layer')}",
+            "",
+        ]
         lines.append("sharpest heads              broadest heads")
         for (layer, head, bits), (other, second, more) in zip(sharp, broad, strict=True):
             lines.append(

@@ -206,23 +206,39 @@ class Why:
                 f"{most.probability:.2f})."
             ]
         if most.matters < CLEAR:
-            return [f"Cutting the links to any single word leaves *{self.word}* about as likely."]
+            return [self._indifferent()]
         told = f"Without its links to *{most.word}*, *{self.word}* falls to "
         told += percent(most.probability)
         if most.writes and most.text is not None:
             told += f" and it writes *{most.writes.strip()}* instead"
         found = [f"{told}."]
         if looked.word != most.word:
-            return [*found, f"Cutting its links to *{looked.word}* {_cost(looked)}."]
+            return [*found, f"Cutting its links to *{looked.word}* {self._cost(looked)}."]
         least = NEARLY * looked.looked
         also = [one for one in self._real if one.looked >= least and one.word != most.word]
-        other = min(also, key=lambda one: one.matters, default=None)
-        if other is not None and other.matters < CLEAR:
+        other = min(also, key=lambda one: abs(one.matters), default=None)
+        if other is not None and abs(other.matters) < CLEAR:
             found.append(
                 f"It looks at *{other.word}* about as much ({other.looked:.2f}{_at(other)}), but "
-                f"cutting that {_cost(other)}."
+                f"cutting that {self._cost(other)}."
             )
         return found
+
+    def _indifferent(self) -> str:
+        """The finding that no word matters, or that only against some the word was written."""
+        against = min(self._real, key=lambda one: one.matters)
+        if against.matters > -CLEAR:
+            return f"Cutting the links to any single word leaves *{self.word}* about as likely."
+        return (
+            f"Cutting the links to a single word never costs *{self.word}* much; without those to "
+            f"*{against.word}*, it rises to {percent(against.probability)}."
+        )
+
+    def _cost(self, one: WordEffect) -> str:
+        lost = round(100 * one.matters)
+        if lost < 0:
+            return f"raises *{self.word}* to {percent(one.probability)}"
+        return f"costs {lost} point{'s' * (lost > 1)}" if lost else "costs nothing"
 
     def _flipping(self) -> str:
         if self.flip is None:
@@ -323,11 +339,6 @@ def most_looked_at(
 def _marked(link: LinkEffect) -> str:
     where = f"{PLACES[link.place]} layer {link.layer} head {link.head}"
     return f"*{link.query}* → *{link.key}* ({where})"
-
-
-def _cost(one: WordEffect) -> str:
-    lost = round(100 * one.matters)
-    return f"costs {lost} point{'s' * (lost > 1)}" if lost > 0 else "costs nothing"
 
 
 def _at(one: WordEffect) -> str:

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.errors import OptionError, WordError
+from regard.errors import OptionError, WordError, counted
 
 Span = tuple[int, int]
 
@@ -235,7 +235,9 @@ class Words:
             hint = f"; did you mean {near[0]!r}?" if near else f"; it has {_some(names)}"
             raise WordError(f"the text has no word {wanted!r}{hint}")
         if ordinal and not 1 <= int(ordinal) <= len(found):
-            raise WordError(f"the text has {wanted!r} {len(found)} times, so there is no {word!r}")
+            raise WordError(
+                f"the text has {wanted!r} {counted(len(found), 'time')}, so there is no {word!r}"
+            )
         if len(found) > 1 and not ordinal:
             every = [f"{wanted}#{n + 1}" for n in range(len(found))]
             said = f"{every[0]}, {every[1]}, … {every[-1]}" if found[3:] else " or ".join(every)
