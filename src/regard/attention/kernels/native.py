@@ -66,7 +66,7 @@ def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor |
     reduced = call.reduced()
     seed = torch.randint(2**62, (1,), device="cpu") if call.dropout else None
     args = (reduced.q, reduced.k, reduced.v, *pairs(reduced), float(call.dropout), seed)
-    if wrapped_by_torch_func(*(x for x in args if isinstance(x, Tensor))):
+    if wrapped_by_torch_func(*[x for x in args if isinstance(x, Tensor)]):
         output, highest, total = native.Attend.apply(*args)  # type: ignore[no-untyped-call]
     else:
         output, highest, total = torch.ops.regard.attend(*args)
