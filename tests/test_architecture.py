@@ -12,7 +12,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "regard"
 
-LEAVES = {"errors", "files", "lazy", "memory", "models", "native", "words"}
+LEAVES = {"errors", "files", "lazy", "memory", "models", "native", "notebook", "words"}
 ATTENTION = LEAVES | {"attention"}
 MODELS = ATTENTION | {"walkthrough", "nn", "text", "vectors", "view"}
 MAY_IMPORT = {

@@ -6,6 +6,9 @@ import re
 from typing import Any
 
 import pytest
+import torch
+
+import regard
 
 CELLS = (
     "import torch, regard\nx = torch.eye(3)\nlook = regard.look(x, x, x, score='dot')",
@@ -35,7 +38,7 @@ def test_cells_have_a_short_text_and_a_page_with_a_picture_behind(
 ) -> None:
     for shown in outputs:
         assert len(shown["text/plain"]) < 1500
-    for shown in outputs[1:]:
+    for shown in outputs:
         assert 'sandbox="allow-scripts' in shown["text/html"]
         assert re.search(r'<img alt="[^"]+" src="data:image/', shown["text/html"])
     assert outputs[1]["text/plain"] == "View(1 layers, text; .save('view.html') opens it)"
@@ -54,3 +57,25 @@ def test_the_stored_page_runs_in_its_frame(outputs: list[dict[str, str]], browse
         False
     ] * 2
     context.close()
+
+
+def test_a_cell_may_end_on_any_object() -> None:
+    lens, x = regard.Lens.open("pocket-en-de"), torch.eye(3)
+    with regard.watch(lens.model) as seen:
+        lens.translate("It was tired.")
+    heads, found = lens.heads("It was tired.", "It", "tired"), lens.explain("It was tired.", "It")
+    translator = regard.Translator.load("pocket-en-de")
+    texts = (lens, translator, seen, heads, regard.causal & regard.window(2))
+    for one in texts:
+        assert one._repr_html_().startswith("<pre>")
+    for one in (found, regard.look(x, x, x)):
+        assert 'sandbox="allow-scripts' in one._repr_html_()
+    for one in (*texts, found):
+        assert len(repr(one)) < 1500
+
+
+def test_masks_and_calls_too_large_to_show_are_text() -> None:
+    assert regard.causal._repr_html_().startswith("<pre>causal\n● · · · · · · ·\n● ● · ")
+    assert regard.dense(torch.ones(3, 3, dtype=torch.bool))._repr_html_() is None
+    x = torch.randn(33, 4)
+    assert regard.look(x, x, x)._repr_html_() is None

@@ -11,8 +11,9 @@ from jaxtyping import Bool, Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.errors import OptionError
+from regard.errors import OptionError, RegardError
 from regard.native import FAR
+from regard.notebook import preformatted
 
 NONE, SOME, ALL = 0, 1, 2
 """The grades of `Mask.cover`, ordered so that ``&`` is their minimum and ``|`` their maximum."""
@@ -20,6 +21,8 @@ NONE, SOME, ALL = 0, 1, 2
 Edges = NDArray[np.int64]
 """Block boundaries along one axis, ``[0, 128, 256, …, n]``."""
 Cover = NDArray[np.int8]
+SHOWN = 8
+"""Queries and keys of the mask that a notebook shows."""
 Device = torch.device | None
 
 
@@ -117,6 +120,16 @@ class Mask:
 
     def fit(self, q: int, k: int) -> None:
         """Raise if the mask was made for other numbers of queries and keys."""
+
+    def _repr_html_(self) -> str | None:
+        """The mask of eight queries and keys as rows of dots; None if it was made for others."""
+        try:
+            seen = self.tensor(SHOWN)
+        except RegardError:
+            return None
+        rows = seen.reshape(-1, *seen.shape[-2:])[0].expand(SHOWN, SHOWN).tolist()
+        drawn = "\n".join(" ".join("●" if sees else "·" for sees in row) for row in rows)
+        return preformatted(f"{self!r}\n{drawn}")
 
     def tensor(self, q: int, k: int | None = None) -> Bool[Tensor, "*#bh q k"]:
         """The whole mask for q queries and k keys (k = q by default), as a bool tensor.

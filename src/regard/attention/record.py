@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 LIMIT = 2**30
 """The default limit of the size of a result, in bytes."""
+SHOWN = 32
+"""The most queries, and the most keys, of a call that a notebook shows as a figure."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -249,6 +251,13 @@ class Look:
         from regard.view import attention_view
 
         return attention_view(self, words, keys)
+
+    def _repr_html_(self) -> str | None:
+        """The weights as a figure, words being numbers; None if there are too many to show."""
+        _, _, q, k = self.sizes
+        if not 0 < q <= SHOWN or not 0 < k <= SHOWN:
+            return None
+        return self.view(list(map(str, range(q))), list(map(str, range(k))))._repr_html_()
 
     def to_frame(
         self, words: Sequence[str] | None = None, keys: Sequence[str] | None = None

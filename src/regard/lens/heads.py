@@ -20,6 +20,7 @@ from regard.lens.estimation import step_links
 from regard.lens.explanation import Explanation
 from regard.lens.methods.norm import of_heads
 from regard.lens.predictions import Prediction
+from regard.notebook import preformatted
 from regard.text import read_lines
 from regard.text.words import WORD, Words
 
@@ -103,6 +104,9 @@ class Heads(Sequence[Head]):
             f"Heads({self.looks!r} → {self.at!r}: {len(self)} heads, most attention "
             f"{first.attention:.3f} in layer {first.layer} head {first.head})"
         )
+
+    def _repr_html_(self) -> str:
+        return preformatted(str(self))
 
     def __str__(self) -> str:
         written = any(one.effect is not None for one in self._heads)

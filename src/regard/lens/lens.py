@@ -31,6 +31,7 @@ from regard.lens.verification import CONTROL, CUT, why
 from regard.lens.views import layers_of, measures_of
 from regard.lens.why import Why
 from regard.models import POCKET
+from regard.notebook import preformatted
 from regard.text.words import Words
 from regard.translate.translator import Translator, evaluating
 from regard.vectors.similarity import Similarity, similar
@@ -40,6 +41,13 @@ FEW = 8
 """Links cut for each of the other written words of a page."""
 BATCH = 64
 """Texts embedded at once."""
+QUESTIONS = """\
+.why(text, word)        which links made it write a word
+.explain(text, word)    what a word attends to, by four measures
+.heads(text, word, at)  the heads that attend from one word to another
+.embed(text)            the vectors of the words in every layer
+.view(text)             a page to look at, in which links can be cut"""
+"""What a notebook shows of a lens: the first questions to ask."""
 
 
 class Lens:
@@ -69,6 +77,9 @@ class Lens:
     def __repr__(self) -> str:
         size = sum(one.numel() for one in self.model.parameters())
         return f"Lens({self.name!r}, {self._adapter.kind}, {size:,} parameters)"
+
+    def _repr_html_(self) -> str:
+        return preformatted(f"{self!r}\n{QUESTIONS}")
 
     @property
     def model(self) -> torch.nn.Module:

@@ -17,6 +17,7 @@ from torch import nn
 from regard.errors import FileError, OptionError
 from regard.native import status
 from regard.nn import Transformer
+from regard.notebook import preformatted
 from regard.text import Tokenizer
 from regard.translate.alignment import Alignment
 from regard.translate.model_files import TOKENIZER, bundled, load_trained, quantise, save_model
@@ -97,6 +98,12 @@ class Translator:
         size = sum(one.numel() for one in self.model.parameters())
         subwords = f"{self.tokenizer.size:,} subwords"
         return f"Translator({subwords}, {size:,} parameters, {self.precision})"
+
+    def _repr_html_(self) -> str:
+        config = self.model.config
+        sizes = f"{config.encoder_depth} encoder and {config.decoder_depth} decoder layers"
+        heads = f"{config.heads} heads, width {config.width}"
+        return preformatted(f"{self!r}\n{sizes}, {heads}; up to {self.longest} subwords at once")
 
     @classmethod
     def load(cls, path: str | Path, *, precision: str = "float32") -> Translator:

@@ -12,6 +12,7 @@ from regard.errors import OptionError, WordError
 from regard.lens.capture.joined import JoinedLook
 from regard.lens.capture.links import Links, strongest
 from regard.lens.capture.record import AttentionRecord
+from regard.notebook import preformatted
 from regard.view import View, attention_view
 
 if TYPE_CHECKING:
@@ -144,6 +145,9 @@ class Seen(Mapping[str, Look]):
 
     def __repr__(self) -> str:
         return f"Seen({len(self)} modules)\n{self}"
+
+    def _repr_html_(self) -> str:
+        return preformatted(repr(self))
 
     def _row(self, name: str) -> tuple[str, ...]:
         sizes = [record.sizes for record in self._records[name]]
