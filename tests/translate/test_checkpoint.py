@@ -86,6 +86,18 @@ def test_damage_is_told_and_the_one_before_is_used(
     assert told[0].endswith("using the checkpoint before it")
 
 
+def test_checkpoints_of_which_none_can_be_read_are_an_error(
+    checkpoints: Checkpoints, tmp_path: Path
+) -> None:
+    for step in (10, 20):
+        _cut(tmp_path / "checkpoints" / f"step-{step:08d}")
+    told: list[str] = []
+    with pytest.raises(FileError, match=r"step-00000020.*damaged.*; no checkpoint in .* can be re"):
+        checkpoints.newest(told.append)
+    assert told == []
+    assert checkpoints.steps() == [10, 20]
+
+
 def test_what_was_half_written_is_removed(checkpoints: Checkpoints, tmp_path: Path) -> None:
     beside = tmp_path / "checkpoints" / ".writing-30"
     beside.mkdir()
@@ -98,6 +110,8 @@ def test_what_was_half_written_is_removed(checkpoints: Checkpoints, tmp_path: Pa
 
 def test_nothing_there_is_nothing(tmp_path: Path) -> None:
     assert Checkpoints(tmp_path / "none").newest(lambda _: None) is None
+    (tmp_path / "killed" / ".writing-10").mkdir(parents=True)
+    assert Checkpoints(tmp_path / "killed").newest(lambda _: None) is None
 
 
 def test_only_those_wanted_are_kept(checkpoints: Checkpoints) -> None:

@@ -358,6 +358,19 @@ def test_checkpoints_that_are_gone_are_missed_aloud(
     assert "No checkpoint of this run is left: starting again." in capsys.readouterr().err
 
 
+def test_a_run_whose_checkpoints_are_all_damaged_is_left_as_it_is(
+    config: RunConfig, tmp_path: Path
+) -> None:
+    config = judged(longer(config, max_steps=2), valid_every=1)
+    out = quietly(config, tmp_path / "run")
+    for path in (out / "checkpoints").glob("*/state.json"):
+        path.write_text("{")
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    with pytest.raises(FileError, match=r"no checkpoint in .* can be read: restore one"):
+        quietly(config, out)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
 def test_a_damaged_best_checkpoint_does_not_lose_the_run(
     config: RunConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,7 +6,7 @@
         state.json              position in the data, best score, and a digest of each file
 
 A checkpoint is written to a temporary folder and renamed, so every ``step-`` folder is complete. If
-a digest does not match, the checkpoint before it is used.
+a digest does not match, the checkpoint before it is used; if none can be read, the run stops.
 """
 
 from __future__ import annotations
@@ -123,14 +123,24 @@ class Checkpoints:
             raise FileError(f"{path}: damaged: {error}") from None
 
     def newest(self, say: Callable[[str], None]) -> Checkpoint | None:
-        """The newest valid checkpoint; reports damaged ones."""
+        """The newest valid checkpoint; reports damaged ones, and raises if there are no others."""
         for leftover in self.folder.glob(".writing-*"):
             shutil.rmtree(leftover, ignore_errors=True)
+        damaged: list[FileError] = []
         for step in reversed(self.steps()):
             try:
-                return self.read(step)
+                found = self.read(step)
             except FileError as error:
-                say(f"{error}; using the checkpoint before it")
+                damaged.append(error)
+                continue
+            for problem in damaged:
+                say(f"{problem}; using the checkpoint before it")
+            return found
+        if damaged:
+            raise FileError(
+                f"{damaged[0]}; no checkpoint in {self.folder} can be read: restore one, or give "
+                "another --out"
+            )
         return None
 
     def keep(self, wanted: set[int]) -> None:
