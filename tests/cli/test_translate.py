@@ -86,6 +86,17 @@ def test_what_is_there_is_not_lost(run: Run, model: Path, tmp_path: Path) -> Non
         assert (tmp_path / "old.de").read_bytes() == b"alt\n"
 
 
+@pytest.mark.parametrize("text", ["two.", "two!", "two"])
+def test_one_word_is_a_text(run: Run, model: Path, text: str) -> None:
+    assert run(f"--model={model}", text).out == run(f"--model={model}", stdin=text.encode()).out
+
+
+@pytest.mark.parametrize("name", ["gone.en", "my letter.en", "gone/letter", "a b.txt"])
+def test_a_missing_file_is_no_text(run: Run, model: Path, name: str) -> None:
+    message = f"regard: {name}: cannot be read: No such file or directory\n"
+    assert run(f"--model={model}", name) == (1, "", message)
+
+
 def test_a_last_line_without_an_end_and_no_lines_at_all(run: Run, model: Path) -> None:
     assert run(f"--model={model}", stdin=b"one.\ntwo.").out == "eins!\nzwei!\n"
     assert run(f"--model={model}", stdin=b"") == (0, "", "")
@@ -217,7 +228,7 @@ def test_a_run_that_has_not_finished_is_told(run: Run, model: Path, tmp_path: Pa
         (["--model=M", "--sample", "--n-best=100000"], "n_best=100000, expected 1,000 or less"),
         (["--model=M", "--sample", "--temperature=inf"], "temperature=inf, expected more than 0"),
         (["--model=M", "--batch=0"], "batch=0, expected 1 or more"),
-        (["--model=M", "gone.txt"], "gone.txt: cannot be read: No such file or directory"),
+        (["--model=M", ""], "the sentence is empty; give one, or a file, or neither for standard"),
         (["--model=M", "--output=no/out"], "cannot write no/out: No such file or directory"),
     ],
 )

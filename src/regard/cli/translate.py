@@ -29,6 +29,9 @@ SILENCE = 10.0
 """Seconds without output after which progress is reported."""
 
 
+TEXT_ENDINGS = (".txt", ".tsv", ".gz", ".en", ".de")
+"""Endings by which a missing file is told from a sentence of several words."""
+
 def translate(
     source: Annotated[
         str | None,
@@ -117,13 +120,24 @@ def _lines(source: str | None, output: Path | None) -> Iterator[list[str]]:
         if sys.stdin is not None and sys.stdin.isatty():
             note("type a sentence and press Enter; Ctrl+D to end")
         return line_chunks(None)
+    if not source:
+        raise OptionError(
+            "translate: the sentence is empty; give one, or a file, or neither for standard input"
+        )
     path = Path(source)
-    is_sentence = any(c.isspace() for c in source) and not os.path.lexists(path)
-    if is_sentence:
+    if not os.path.lexists(path) and not _names_file(source):
         return iter([source.splitlines()])
     if output and path.exists() and output.exists() and output.samefile(path):
         raise OptionError(f"translate: {output} is the input; write to another file")
     return line_chunks(path)
+
+
+def _names_file(source: str) -> bool:
+    """Whether an argument looks like a file name: it ends like one, or is one word with a slash."""
+    path = Path(source)
+    if len(source.split()) > 1:  # a sentence may end in the name of a program or a site
+        return path.suffix in TEXT_ENDINGS
+    return path.name != source or path.suffix[1:].isalpha()
 
 
 def _translated(
