@@ -81,9 +81,27 @@ def test_what_is_there_is_not_lost(run: Run, model: Path, tmp_path: Path) -> Non
     assert "in.en is the input; write to another file" in found.err
     assert (tmp_path / "in.en").read_bytes() == lines(LINES)
     (tmp_path / "old.de").write_bytes(b"alt\n")
-    for wrong in (["gone.en"], ["in.en", "--n-best=9"], ["in.en", "--batch=0"]):
+    (tmp_path / "bad.en").write_bytes(b"one.\ntw\xff.\nsix.\n")
+    for wrong in (["gone.en"], ["in.en", "--n-best=9"], ["in.en", "--batch=0"], ["bad.en"]):
         assert run(f"--model={model}", *wrong, "--out=old.de").status == 1
         assert (tmp_path / "old.de").read_bytes() == b"alt\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.en", "in.en", "old.de"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs pipes and symbolic links")
+def test_streams_and_links_are_written_to_and_not_replaced(
+    run: Run, model: Path, tmp_path: Path
+) -> None:
+    options, read, write = (f"--model={model}", "two."), *os.pipe()
+    assert run(*options, f"--out=/dev/fd/{write}").status == 0
+    assert os.read(read, 99) == b"zwei!\n"
+    with (tmp_path / "log").open("wb") as log:
+        assert run(*options, f"--out=/dev/fd/{log.fileno()}").status == 0
+        assert os.fstat(log.fileno()).st_size == len(b"zwei!\n")
+    (tmp_path / "link").symlink_to("log")
+    assert run(*options, "--json", "--out=link").status == 0
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "log").read_bytes().startswith(b"{")
 
 
 @pytest.mark.parametrize("text", ["two.", "two!", "two"])
@@ -230,6 +248,7 @@ def test_a_run_that_has_not_finished_is_told(run: Run, model: Path, tmp_path: Pa
         (["--model=M", "--batch=0"], "batch=0, expected 1 or more"),
         (["--model=M", ""], "the sentence is empty; give one, or a file, or neither for standard"),
         (["--model=M", "--output=no/out"], "cannot write no/out: No such file or directory"),
+        (["--model=M", "--output=."], "translate: cannot write .: Is a directory"),
     ],
 )
 def test_bad_options_are_one_line(options: list[str], message: str, run: Run, model: Path) -> None:

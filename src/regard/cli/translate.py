@@ -18,6 +18,7 @@ from regard.cli.input_lines import line_chunks
 from regard.cli.options import refuse
 from regard.cli.output import note
 from regard.errors import FileError, OptionError
+from regard.files import replacing, why
 from regard.models import POCKET
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 SILENCE = 10.0
 """Seconds without output after which progress is reported."""
 
-
 TEXT_ENDINGS = (".txt", ".tsv", ".gz", ".en", ".de")
 """Endings by which a missing file is told from a sentence of several words."""
+
 
 def translate(
     source: Annotated[
@@ -88,10 +89,9 @@ def translate(
     progress = _Progress(hidden=output is not None or not sys.stdout.isatty())
     options = {"n_best": n_best, "batch": batch, "threads": threads}
     results = _translated(translator, lines, how, progress, **options)
-    first = next(results)  # before the output is overwritten: the input may be unreadable
     done = empty = asked = 0
     with _opened(output) as out:
-        for found in chain([first], results):
+        for found in results:
             aligned = translator.align(found) if alignment else []
             for number, one in enumerate(found, 1):
                 _remark(done + number, one, translator.longest)
@@ -110,8 +110,8 @@ def translate(
             progress.lines(done)
         progress.end()
     if empty:
-        why = "; the model is damaged, or not trained" if empty == asked else ""
-        note(f"{empty:,} of {asked:,} translations are empty{why}")
+        reason = "; the model is damaged, or not trained" if empty == asked else ""
+        note(f"{empty:,} of {asked:,} translations are empty{reason}")
 
 
 def _lines(source: str | None, output: Path | None) -> Iterator[list[str]]:
@@ -178,18 +178,32 @@ def _strategy(
 
 @contextmanager
 def _opened(path: Path | None) -> Iterator[BinaryIO]:
-    """The binary output file, or standard output: UTF-8, whatever the locale."""
+    """The binary output file, which is replaced at the end, or standard output.
+
+    It is UTF-8, whatever the locale.
+    """
     if path is None:
         sys.stdout.flush()
         yield sys.stdout.buffer
         return
     try:
-        with path.open("wb") as file:
+        if _is_stream(path):
+            with path.open("wb") as file:
+                yield file
+            return
+        target = Path(os.path.realpath(path))  # of a symbolic link, what it points to
+        with replacing(target) as temporary, temporary.open("wb") as file:
             yield file
     except FileError:
         raise
     except OSError as error:
-        raise FileError(f"translate: cannot write {path}: {error.strerror}") from None
+        raise FileError(f"translate: cannot write {path}: {why(error)}") from None
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path cannot be replaced: a pipe, a device, or a file by its descriptor."""
+    descriptors = any(path.is_relative_to(folder) for folder in ("/dev", "/proc"))
+    return path.exists() and (descriptors or not path.is_file())
 
 
 def _plain(one: Translation, number: int, n_best: int) -> str:
