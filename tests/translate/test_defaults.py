@@ -68,6 +68,21 @@ def test_options_suit_the_corpus(
     assert row == [f"{pairs:,}", name, f"{vocabulary:,}", f"{batch:,}", str(epochs), str(rate)]
 
 
+def test_nothing_is_announced_for_an_empty_corpus(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").touch()
+    said: list[str] = []
+    Options.of({"source": str(tmp_path / "a.tsv")}).config(tmp_path / "run", said.append)
+    assert said == []
+
+
+def test_a_short_run_is_announced_in_the_singular(corpus: Any, tmp_path: Path) -> None:
+    said: list[str] = []
+    options = Options.of({"source": str(corpus(500)), "max_steps": 5})
+    options.config(tmp_path / "run", said.append)
+    assert "a warm-up of 1 update (at" in said[0]
+    assert "validation every 1 update;" in said[0]
+
+
 def test_what_is_given_is_not_chosen_and_the_warmup_follows(corpus: Any, tmp_path: Path) -> None:
     said: list[str] = []
     given = {"source": str(corpus(500)), "max_steps": 50, "vocabulary": 90, "dropout": 0.2}

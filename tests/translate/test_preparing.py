@@ -51,6 +51,19 @@ def test_a_tsv_file_alone_is_enough(config: RunConfig) -> None:
     check_files(replace(config.data, valid_source="v.tsv.gz", valid_target=""))
 
 
+def test_a_vocabulary_smaller_than_asked_for_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("".join(f"{'a ' * i}b\tb\n" for i in range(40)))
+    told: list[str] = []
+    (tmp_path / "run" / "data").mkdir(parents=True)
+    prepare(
+        DataConfig(str(tmp_path / "a.tsv")), 1500, tmp_path / "run",
+        seed=1, tokenizer=None, fit_vocabulary=True, say=told.append,
+    )  # fmt: skip
+    size = open_prepared(tmp_path / "run").tokenizer.size
+    assert size < 20
+    assert f"Learned {size} subwords: the text supports no more." in told
+
+
 def test_a_mix_of_files(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("a b\tb a\nb b\ta a\n" * 40)
     (tmp_path / "b.tsv").write_text("".join(f"a b\t{'b ' * i}c\tb\tc\n" for i in range(1, 9)))

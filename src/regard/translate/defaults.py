@@ -81,7 +81,8 @@ class Options:
             del chosen["vocabulary"]
         config = config.changed(Options.of(chosen).sections, "train")
         config = config.changed(self.sections, "train")
-        say(_announced(size, chosen, None if self.preset else preset, given))
+        if size.pairs:  # else preparing the data raises
+            say(_announced(size, chosen, None if self.preset else preset, given))
         return config
 
     @property
@@ -143,13 +144,14 @@ def _announced(
     size: _Size, chosen: dict[str, Any], preset: str | None, given: Mapping[str, Any]
 ) -> str:
     """The chosen values, in one line."""
+    warmup, every = (counted(chosen[name], "update") for name in ("warmup", "valid_every"))
     words = {
         "vocabulary": "vocabulary {:,}",
         "batch_tokens": "batches of {:,} tokens",
         "epochs": "{:,} epochs",
-        "warmup": "a warm-up of {:,} updates (at most a tenth of the run)",
+        "warmup": f"a warm-up of {warmup} (at most a tenth of the run)",
         "learning_rate": "learning rate {:g}",
-        "valid_every": "validation every {:,} updates",
+        "valid_every": f"validation every {every}",
     }
     parts = [] if preset is None else [f"preset {preset}"]
     parts += [words[name].format(value) for name, value in chosen.items() if name not in given]

@@ -71,6 +71,8 @@ def prepare(
         say(f"Learning {vocabulary:,} subwords from {counted(total, 'pair')} …")
         lines = chain.from_iterable(_repeated(data, chosen, seed))
         tokenizer = Tokenizer.train(lines, vocabulary, data.subwords, fit=fit_vocabulary)
+        if tokenizer.size < vocabulary:
+            say(f"Learned {tokenizer.size:,} subwords: the text supports no more.")
     say(f"Tokenising {counted(total, 'pair')} …")
     known = set(held.values())
     numbers = count()
