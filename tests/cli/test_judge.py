@@ -28,9 +28,9 @@ def run(program: Run, tmp_path: Path) -> Run:
 def test_table_picture_and_json(run: Run, tmp_path: Path) -> None:
     options = ["--data=items.jsonl", "--methods=knockout, attention", "--out=found.json"]
     status, out, err = run(*options, "--svg=curves.svg")
-    assert (status, err) == (0, "regard: wrote curves.svg\n")
+    assert (status, err) == (0, "regard: wrote found.json\nregard: wrote curves.svg\n")
     assert "knockout" in out
-    assert "1 items of items.jsonl, pocket-en-de" in out
+    assert "1 item of items.jsonl, pocket-en-de" in out
     assert (tmp_path / "curves.svg").read_text(encoding="utf-8").startswith("<svg")
     status, printed, _ = run(*options, "--json")  # nothing is computed again
     assert status == 0
@@ -49,6 +49,7 @@ def test_table_picture_and_json(run: Run, tmp_path: Path) -> None:
         (["--most=0"], "Invalid value for '--most'"),
         (["--model=gone"], "gone"),
         (["--data=items.jsonl", "--methods=attention", "--out=gone/x.json"], "cannot write gone/"),
+        (["--data=items.jsonl", "--model=gone", "--out=."], "judge: cannot write .: Is a direc"),
     ],
 )
 def test_bad_input_is_one_line(run: Run, tmp_path: Path, options: list[str], message: str) -> None:

@@ -136,7 +136,7 @@ def test_an_interrupted_run_resumes(
     assert done == [1, 2]
     assert again == whole
     assert beside.read_bytes().split(b"\n") == lines
-    with pytest.raises(FileError, match=r"belongs to a run with another model, other data or meth"):
+    with pytest.raises(FileError, match=r"^\S+\.items\.jsonl: belongs to a run with another"):
         regard.judge(items[:1], **options)
     beside.write_bytes(lines[0] + b"\nnonsense\n")
     with pytest.raises(FileError, match="line 2: not JSON; remove the file"):

@@ -40,4 +40,6 @@ def judge(
     print(found.to_json() if json_ else found)
     if svg is not None:
         found.picture().save(svg)
-        note(f"wrote {svg}")
+    for path in (out, svg):
+        if path is not None:
+            note(f"wrote {path}")

@@ -9,6 +9,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
+from regard.errors import FileError
 from regard.files import write_text
 from regard.lens.arguments import whole
 from regard.lens.judgement.evaluation import evaluate
@@ -51,6 +52,8 @@ def judge(
     chosen = find_methods(methods)
     items = items_of(data, whole("judge: most", most))
     target = None if out is None else Path(out)
+    if target is not None and target.is_dir():
+        raise FileError(f"judge: cannot write {target}: Is a directory")
     lens = model if isinstance(model, Lens) else Lens.open(model)
     called = type(lens.model).__name__ if isinstance(model, Lens) else str(model)
     source = str(data) if isinstance(data, str | Path) else "given"

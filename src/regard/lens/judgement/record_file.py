@@ -31,6 +31,8 @@ class RecordFile:
             self._file.seek(kept)
             if not lines:
                 self._write(head)
+        except FileError:
+            raise
         except OSError as error:
             raise FileError(f"judge: cannot write {path}: {why(error)}") from None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.errors import OptionError
+from regard.errors import OptionError, counted
 from regard.lens.judgement.evaluation import RANDOM
 from regard.lens.methods import METHODS
 from regard.lens.plain_data import rounded
@@ -105,12 +105,15 @@ class Judgement:
             cells = [getattr(one, name) for name in shown]
             rows.append(f"{one.name:{width}}" + "".join(f"  {c or '–'!s:>20}" for c in cells))
         left = "; ".join(f"{count} skipped: {reason}" for reason, count in self.skipped.items())
-        rows += ["", f"{self.items} items of {self.data}, {self.model}" + (left and f"; {left}")]
+        rows += ["", f"{self._counted()}, {self.model}" + (left and f"; {left}")]
         rows += [f"not judged: {reason}" for reason in self.refused.values()]
         return "\n".join(rows)
 
     def __repr__(self) -> str:
-        return f"Judgement({len(self.methods)} methods, {self.items} items of {self.data})"
+        return f"Judgement({len(self.methods)} methods, {self._counted()})"
+
+    def _counted(self) -> str:
+        return f"{counted(self.items, 'item')} of {self.data}"
 
     def picture(self) -> Picture:
         """The deletion and insertion curves of all methods, for the first half of the words.
