@@ -109,6 +109,8 @@ def test_what_is_in_the_folder(tmp_path: Path) -> None:
     assert config["decoder_start_token"] == "<s>"
     assert Tokenizer.load(folder / "tokenizer.json").vocabulary == TOKENIZER.vocabulary
     assert list((tmp_path / "deep").iterdir()) == [folder]
+    with pytest.raises(FileError, match=r"model: a model for CTranslate2, as `regard export`"):
+        Translator.load(folder)
 
 
 def code_of(folder: Path, texts: list[str]) -> str:

@@ -193,6 +193,11 @@ Stored = tuple[TransformerConfig, int | None, Path, dict[str, Tensor]]
 
 def _finished(folder: Path, int8: bool) -> Stored:
     path = folder / SHAPE
+    if not path.exists() and (folder / "model.bin").exists():
+        raise FileError(
+            f"{folder}: a model for CTranslate2, as `regard export` writes; expected what `regard "
+            "train` writes"
+        )
     content = _content(path)
     longest, by_rows = content.get("longest"), content["format"] == FORMAT_ROWS
     if longest is not None and (type(longest) is not int or longest < 1):
