@@ -133,7 +133,7 @@ def test_train(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
         ("sentence a --in v.txt --unknown drop", OptionError,
          "Vectors.sentence: unknown='drop', expected 'error', 'skip', 'zero' or 'mean'"),
         ("similarity cat a --in v.txt", WordError,
-         "similar: none of the words of b has a vector"),
+         "similar: none of the words of sentence b has a vector"),
         ("analogy king man womam --in v.txt", WordError,
          "Vectors: 'womam' has no vector; did you mean 'woman'?"),
         ("train v.txt", OptionError,

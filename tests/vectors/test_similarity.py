@@ -103,8 +103,9 @@ def test_as_text() -> None:
 def test_what_cannot_be_compared() -> None:
     row = [[1.0, 2.0]]
     for a, b, options, kind, text in (
-        ("the", "", {"vectors": V}, OptionError, "b has no words"),
-        ("cow", "the", {"vectors": V}, WordError, "none of the words of a has a vector"),
+        ("the", "", {"vectors": V}, OptionError,
+         "sentence b has no words, expected at least one"),
+        ("cow", "the", {"vectors": V}, WordError, "none of the words of sentence a has a vector"),
         ("the", "cat", {}, OptionError,
          "a is 'the'; give vectors=…, or pairs of words and vectors"),
         ((["a"], row), ["b"], {}, OptionError,

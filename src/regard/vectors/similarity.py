@@ -136,10 +136,10 @@ def _looked_up(
 ) -> tuple[list[str], NDArray[np.float64]]:
     words = words_of(side, "similar")
     if not words:
-        raise OptionError(f"similar: {name} has no words")
+        raise OptionError(f"similar: sentence {name} has no words, expected at least one")
     rows = vectors.lookup(words, unknown)
     if not len(rows):
-        raise WordError(f"similar: none of the words of {name} has a vector")
+        raise WordError(f"similar: none of the words of sentence {name} has a vector")
     if unknown == "skip":
         words = [word for word in words if word in vectors]
     return words, rows.astype(np.float64)
