@@ -96,7 +96,7 @@ def test_only_the_first_line_is_wanted() -> None:
     ) as child:
         assert child.stdout is not None
         assert child.stderr is not None
-        assert child.stdout.readline().startswith(b"Self-attention in six steps: cat cat")
+        assert child.stdout.readline().startswith(b"Self-attention in matrix form: cat cat")
         child.stdout.close()
         assert child.stderr.read() == b""
 
@@ -157,7 +157,9 @@ def test_json_has_the_keys_in_the_order_of_the_steps(run: Run) -> None:
 
 def test_the_matrices_are_printed_without_a_word(run: Run) -> None:
     ran = run("the cat sat")
-    assert ran.out.startswith("Self-attention in six steps: the cat sat\n\nVectors and weights are")
+    assert ran.out.startswith(
+        "Self-attention in matrix form: the cat sat\n\nVectors and weights are"
+    )
     assert ran.out.endswith("]\n")
     for title in ("Queries", "Keys", "Values", "Scores", "Weights", "Output"):
         assert f". {title}: " in ran.out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -219,8 +220,24 @@ def test_several_heads_are_told_one_after_the_other() -> None:
 def test_many_words_do_not_make_a_table_of_many_columns() -> None:
     text = str(steps(noise(13, 2)))
     assert max(map(len, text.splitlines())) < 100
-    assert text.count("… 13 numbers]") == 39, "scores, scaled scores and weights of 13 words"
+    assert text.count("… 13 numbers]") == 26, "scores and weights of 13 words"
     assert "… 12 numbers" not in str(steps(noise(12, 2)))
+
+
+@pytest.mark.parametrize(
+    ("options", "titles"),
+    [
+        ({"score": "dot"}, []),
+        ({"score": "scaled_dot"}, ["Scaled"]),
+        ({"score": "dot", "mask": "causal"}, ["Masked"]),
+        ({"score": "scaled_dot", "mask": "causal"}, ["Scaled and masked"]),
+    ],
+)
+def test_matrices_name_what_is_done_to_the_scores(options: Any, titles: list[str]) -> None:
+    told = steps(noise(3, 2), **options).matrices()
+    own = ["Queries", "Keys", "Values", "Scores", *titles, "Weights", "Output"]
+    assert [step.title for step in told.steps] == own
+    assert told.title == "Self-attention in matrix form: x1 x2 x3"
 
 
 def test_repr_is_short() -> None:

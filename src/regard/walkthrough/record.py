@@ -168,8 +168,12 @@ class Steps:
     @property
     def title(self) -> str:
         """The title: the kind of attention and the words."""
-        kind = "Cross-attention" if self.cross else "Self-attention"
-        return f"{kind} in six steps: {' '.join(self.words)}"
+        return f"{self.kind} in six steps: {' '.join(self.words)}"
+
+    @property
+    def kind(self) -> str:
+        """Self-attention or Cross-attention."""
+        return "Cross-attention" if self.cross else "Self-attention"
 
     @property
     def projected(self) -> bool:

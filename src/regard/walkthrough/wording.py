@@ -189,22 +189,26 @@ def matrices(s: Steps) -> Account:
         output += ", the heads side by side"
     if s.combine is not None:
         output += ", times W_O"
-    scaling = "scores, as they are"
+    scaling = ""
     if isinstance(s.seen.score, ScaledDot):
         scaling = f"Q Kᵀ / √{s.q.shape[-1]}"
     elif factor is not None and factor != 1:
         scaling = f"{number(factor)} Q Kᵀ"
+    hides = not torch.equal(s.masked, s.scaled)
+    changed = ["scaled"] * bool(scaling) + ["masked"] * hides
     plan = [
         ("Queries", f"Q = {of_q}", s.q, s.words, None),
         ("Keys", f"K = {of_k}", s.k, s.keys, None),
         ("Values", f"V = {of_v}", s.v, s.keys, None),
         ("Scores", "Q Kᵀ" if factor is not None else "compared", s.scores, s.words, s.keys),
-        ("Scaled and masked", scaling, s.masked, s.words, s.keys),
+        (" and ".join(changed).capitalize(), scaling or "scores", s.masked, s.words, s.keys),
         ("Weights", f"softmax of each row; {sums}", s.weights, s.words, s.keys),
         ("Output", output, s.output, s.words, None),
     ]
     steps = []
     for title, formula, matrix, rows, columns in plan:
+        if not title:  # neither scaled nor masked
+            continue
         grouped = matrix.dim() > 2
         for head, one in enumerate(matrix if grouped else [matrix]):
             steps.append(
@@ -214,7 +218,7 @@ def matrices(s: Steps) -> Account:
                     _as_table(one, rows, columns),
                 )
             )
-    return Account(s.title, preface, tuple(steps))
+    return Account(f"{s.kind} in matrix form: {' '.join(s.words)}", preface, tuple(steps))
 
 
 def _as_table(matrix: Tensor, rows: Sequence[str], columns: Sequence[str] | None) -> Table:
