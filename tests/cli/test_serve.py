@@ -156,7 +156,7 @@ def test_a_port_in_use(failing: Fail, model: Path) -> None:
         (["--workers", "0"], "serve: --workers 0, expected 1 or more"),
         (["--workers", "2", "--threads", "2"], "serve: --workers 2 and --threads 2, but with "
          "several workers each has one thread; give only one of the two"),
-        (["--longest", "0"], "Limits: text expected above 0, got 0"),
+        (["--longest", "0"], "serve: --longest 0, expected 1 or more"),
         (["--seconds", "nan"], "Limits: seconds expected above 0, got nan"),
     ],
 )  # fmt: skip

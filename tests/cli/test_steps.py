@@ -320,4 +320,4 @@ def test_a_wrong_use_has_status_2(run: Run, arguments: tuple[str, ...], said: st
 
 def test_an_unknown_score_is_told_in_the_words_of_the_command(run: Run) -> None:
     ran = run("the cat", "--score", "dott")
-    assert_fails(ran, "regard: steps: ", "'dott'", "gaussian", "did you mean 'dot'?")
+    assert_fails(ran, "--score dott is unknown, expected dot, scaled_dot, cosine, gaussian")

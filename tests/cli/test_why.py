@@ -49,7 +49,7 @@ def test_json(run: Run) -> None:
         ((TEXT, "--word=sies"), "did you mean 'es'"),
         ((TEXT, "--word=es", "--instead=es"), "is the word itself"),
         (("",), "the text is empty"),
-        ((TEXT, "--links=-1"), "most=-1, expected 0 or more"),
+        ((TEXT, "--links=-1"), "why: --links -1, expected 0 or more"),
         ((TEXT, "--model=nowhere"), "no such folder"),
     ],
 )

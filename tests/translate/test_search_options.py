@@ -29,7 +29,10 @@ def test_nothing_to_translate() -> None:
         ),
         (lambda: Beam(2, math.nan), r"length_penalty=nan, expected a finite number from -10 to 10"),
         (lambda: Beam(100_000), r"Beam: size=100000, expected 1,000 or less"),
-        (lambda: Sampling(0.0), r"temperature=0\.0, expected more than 0; .* use Greedy\(\)"),
+        (
+            lambda: Sampling(0.0),
+            r"temperature=0\.0, expected more than 0; .* use a beam of 1 instead",
+        ),
         (lambda: Sampling(top_k=0), r"Sampling: top_k=0, expected 1 or more"),
         (lambda: Sampling(top_p=0.0), r"Sampling: top_p=0\.0, expected more than 0, at most 1"),
         (lambda: Sampling(top_p=1.5), r"Sampling: top_p=1\.5, expected more than 0, at most 1"),

@@ -62,7 +62,8 @@ def serve(
         raise OptionError(
             f"serve: {missing} is not installed; pip install 'regard[serve]'"
         ) from None
-    for option, value in (("--threads", threads), ("--workers", workers)):
+    counts = {"--longest": longest, "--tokens": tokens, "--waiting": waiting}
+    for option, value in {**counts, "--threads": threads, "--workers": workers}.items():
         if value is not None and value < 1:
             raise OptionError(f"serve: {option} {value}, expected 1 or more")
     if workers is not None and workers > 1 and threads is not None and threads > 1:

@@ -56,10 +56,13 @@ def steps(
     """Self-attention in six steps, with every number: of one --word, or in matrix form."""
     if heads < 1:
         raise OptionError(f"steps: --heads {heads}, expected 1 or more")
+    from regard.attention.scores import NAMED
     from regard.cli.matrices import read_matrices
     from regard.walkthrough import steps as take_steps
     from regard.walkthrough.worked_example import worked
 
+    if score is not None and score not in NAMED:
+        raise OptionError(f"steps: --score {score} is unknown, expected {', '.join(NAMED)}")
     mask = _mask(window_, causal_)
     if sum(source is not None for source in (sentence, matrix, example)) != 1:
         raise OptionError("steps: give a sentence, or --matrix FILE, or --example worked")

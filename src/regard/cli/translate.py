@@ -164,8 +164,10 @@ def _strategy(
     seed: int | None,
 ) -> Strategy:
     """The strategy of the options; raises for an option of the other one."""
-    from regard.translate.strategies import Beam, Sampling
+    from regard.translate.strategies import MAX_SEQUENCES, Beam, Sampling
 
+    if beam is not None and not 1 <= beam <= MAX_SEQUENCES:
+        raise OptionError(f"translate: --beam {beam}, expected 1 to {MAX_SEQUENCES:,}")
     of_beam = {"size": beam, "length_penalty": length_penalty}
     of_sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     wanted, other = (of_sampling, of_beam) if sample else (of_beam, of_sampling)

@@ -48,6 +48,8 @@ def why(
     check_endings("why", html=html, svg=svg)
     if (text is None) == (jsonl is None):
         raise OptionError("why: give a text, or --jsonl FILE with --out FOLDER")
+    if links is not None and links < 0:
+        raise OptionError(f"why: --links {links}, expected 0 or more")
     from regard.lens import Lens
 
     if jsonl is not None and out is not None:

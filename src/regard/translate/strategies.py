@@ -65,7 +65,7 @@ class Sampling:
         if not 0 < _number("Sampling", "temperature", self.temperature) < float("inf"):
             raise OptionError(
                 f"Sampling: temperature={self.temperature}, expected more than 0; "
-                "for the most probable, use Greedy()"
+                "for the most probable, use a beam of 1 instead"
             )
         if self.top_k is not None:
             check_whole("Sampling", "top_k", self.top_k, 1)
