@@ -13,13 +13,10 @@ interrupted job is resumed by the same command, which computes the missing parts
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +25,7 @@ import torch
 from regard.errors import FileError, OptionError, RegardError, WordError
 from regard.files import replacing, why, write_text
 from regard.lens.analysis import Analysis
+from regard.lens.corpus_workers import Chunk, Done, on_processes, on_ray
 from regard.lens.lens import Lens
 
 PARTS, LEAST, MOST = 200, 16, 2048
@@ -88,16 +86,6 @@ QUESTIONS: dict[str, tuple[Callable[..., Row], dict[str, Any], set[str]]] = {
     "embed": (embed_row, {"vector": ["float"]}, {"text"}),
 }  # fmt: skip
 """Of each question: the answer for a row, the columns of the answers, the columns it needs."""
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Rows of the input: the first, their number, and their offset in a file of JSON lines."""
-
-    number: int
-    first: int
-    rows: int
-    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -203,9 +191,6 @@ def finished(job: Job) -> int:
     return sum(read(part).num_rows for part in parts)
 
 
-Done = tuple[int, int]
-
-
 def run(job: Job, chunks: list[Chunk], workers: int, ray: str | None = None) -> Iterator[Done]:
     """Rows and failures of each finished chunk, by this process, several, or Ray.
 
@@ -214,68 +199,11 @@ def run(job: Job, chunks: list[Chunk], workers: int, ray: str | None = None) -> 
     if workers < 1:
         raise OptionError(f"{job.question}: --workers {workers}, expected 1 or more")
     if ray is not None:
-        yield from _on_ray(job, chunks, workers, ray)
+        yield from on_ray(job.question, job.run, chunks, workers, ray)
     elif workers == 1:
         yield from map(job.run, chunks)
     else:
-        yield from _on_processes(job, chunks, min(workers, len(chunks)))
-
-
-_job: list[Job] = []
-"""The job of this worker process."""
-
-
-def _take(job: Job) -> None:
-    _job.append(job)
-
-
-def _run_own(chunk: Chunk) -> Done:
-    return _job[0].run(chunk)
-
-
-def _on_processes(job: Job, chunks: list[Chunk], workers: int) -> Iterator[Done]:
-    if not chunks:
-        return
-    remaining, running = iter(chunks), set[Future[Done]]()
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, _take, (job,)) as pool:
-        try:
-            while True:
-                for chunk in remaining:
-                    running.add(pool.submit(_run_own, chunk))
-                    if len(running) >= 2 * workers:
-                        break
-                if not running:
-                    return
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                yield from (one.result() for one in done)
-        except BrokenProcessPool:
-            raise RegardError(
-                f"{job.question}: a worker process was killed, possibly because memory ran out; "
-                "finished parts are kept, and the same command resumes, if necessary "
-                "with fewer --workers"
-            ) from None
-
-
-def _on_ray(job: Job, chunks: list[Chunk], workers: int, address: str) -> Iterator[Done]:
-    """Run the chunks as a Ray dataset; Ray restarts dead workers, and repeats their chunks."""
-    try:
-        import ray
-        import ray.data
-    except ImportError:
-        raise RegardError(f"{job.question}: --ray needs Ray: pip install 'regard[scale]'") from None
-
-    class Worker:  # a class, so that a worker keeps its model
-        def __call__(self, row: Row) -> Row:
-            rows, failed = job.run(Chunk(**row))
-            return {"rows": rows, "failed": failed}
-
-    if not ray.is_initialized():
-        ray.init(address=address, log_to_driver=False)
-    if chunks:
-        rows = ray.data.from_items([asdict(one) for one in chunks], override_num_blocks=len(chunks))
-        for found in rows.map(Worker, concurrency=workers).iter_rows():  # type: ignore[arg-type, unused-ignore]
-            yield found["rows"], found["failed"]
+        yield from on_processes(job.question, job.run, chunks, min(workers, len(chunks)))
 
 
 # ── files ─────────────────────────────────────────────────────────────────────────────────────
