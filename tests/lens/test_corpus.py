@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,33 @@ def test_killed_and_resumed_no_row_is_lost_or_repeated(tmp_path: Path) -> None:
     assert sorted(found["row"]) == list(range(2000))
     assert {one: one.stat().st_mtime_ns for one in before} == before
     assert (tmp_path / "out" / JOB).exists()
+
+
+@pytest.mark.parametrize(
+    ("sent", "parts"), [(signal.SIGINT, 0), (signal.SIGINT, 1), (signal.SIGTERM, 1)]
+)
+def test_a_stopped_job_ends_its_workers_at_once(sent: int, parts: int, tmp_path: Path) -> None:
+    path, out = tmp_path / "in.jsonl", tmp_path / "out"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS * 1000))
+    command = [sys.executable, "-m", "regard", "embed", str(path), f"--out={out}", "--workers=2"]
+    running = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 120
+    while len(list(out.glob("part-*"))) < parts or not (out / JOB).exists():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    if not parts:
+        time.sleep(1)  # the workers are importing
+    if sent == signal.SIGINT:
+        os.killpg(running.pid, sent)  # as Ctrl-C does
+    else:
+        running.send_signal(sent)
+    try:
+        _, said = running.communicate(timeout=30)  # until no worker holds the pipe
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+    if sent == signal.SIGINT:
+        assert (running.returncode, said) == (130, "regard: stopped\n")
 
 
 def test_ray_repeats_the_chunk_of_a_worker_that_was_killed(tmp_path: Path) -> None:

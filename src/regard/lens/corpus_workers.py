@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -33,7 +37,16 @@ _run: list[Run] = []
 
 
 def _take(run: Run) -> None:
+    """Begin a worker process, which ends with the process that started it."""
     _run.append(run)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _run_own(chunk: Chunk) -> Done:
@@ -46,23 +59,43 @@ def on_processes(question: str, run: Run, chunks: list[Chunk], workers: int) -> 
         return
     remaining, running = iter(chunks), set[Future[Done]]()
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, _take, (run,)) as pool:
-        try:
-            while True:
-                for chunk in remaining:
+    pool = ProcessPoolExecutor(workers, context, _take, (run,))
+    try:
+        while True:
+            for chunk in remaining:
+                with _interrupts_blocked():
                     running.add(pool.submit(_run_own, chunk))
-                    if len(running) >= 2 * workers:
-                        break
-                if not running:
-                    return
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                yield from (one.result() for one in done)
-        except BrokenProcessPool:
-            raise RegardError(
-                f"{question}: a worker process was killed, possibly because memory ran out; "
-                "finished parts are kept, and the same command resumes, if necessary "
-                "with fewer --workers"
-            ) from None
+                if len(running) >= 2 * workers:
+                    break
+            if not running:
+                break
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            yield from (one.result() for one in done)
+    except BrokenProcessPool:
+        raise RegardError(
+            f"{question}: a worker process was killed, possibly because memory ran out; "
+            "finished parts are kept, and the same command resumes, if necessary "
+            "with fewer --workers"
+        ) from None
+    except (KeyboardInterrupt, GeneratorExit):  # parts are atomic, so workers may be terminated
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Context: Ctrl-C is handled at its end, and never by the processes started in it."""
+    if not hasattr(signal, "pthread_sigmask"):  # on Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def on_ray(
