@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ import pytest
 from regard.cli.volume import answer_all
 from regard.errors import FileError, OptionError
 from regard.lens import Lens
-from regard.lens.corpus import JOB, Job, run, start
+from regard.lens.corpus import JOB, Job, finished, run, start
+from regard.models import BUNDLED
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -100,11 +103,42 @@ def test_bad_input_is_named(lines: str, tmp_path: Path) -> None:
     (tmp_path / "full" / "letter.txt").write_text("dear")
     with pytest.raises(FileError, match="holds other data; give a new folder"):
         start(job("embed", lines, tmp_path / "full"))
-    start(job("embed", lines, tmp_path / "out"))
-    with pytest.raises(FileError, match=r"holds another job \(question: 'embed', not 'why'\)"):
-        start(job("why", lines, tmp_path / "out"))
+    with pytest.raises(FileError, match=r"none: cannot be read: No such file or directory"):
+        start(job("embed", "none", tmp_path / "out"))
     with pytest.raises(OptionError, match="--workers 0, expected 1 or more"):
         list(run(job("embed", lines, tmp_path / "out"), [], workers=0))
+
+
+def test_a_folder_with_answers_takes_only_the_same_job(lines: str, tmp_path: Path) -> None:
+    model, out = tmp_path / "model", tmp_path / "out"
+    shutil.copytree(BUNDLED / "pocket-en-de", model)
+    one = Job("embed", lines, str(out), str(model), rows=10)
+    start(replace(one, model="nope"))  # without answers, the folder is free
+    one.run(start(one)[0])
+    assert len(start(one)) == 1
+    with pytest.raises(FileError, match=r"holds another job \(question: 'embed', not 'why'\)"):
+        start(replace(one, question="why"))
+    text = Path(lines).read_text()
+    Path(lines).write_text(text.replace("cat", "cow"))
+    with pytest.raises(FileError, match=r"holds another job \(.*in\.jsonl has changed since\)"):
+        start(one)
+    Path(lines).write_text(text)
+    weights = model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\1")
+    with pytest.raises(FileError, match=r"\(the weights of .*model have changed since\)"):
+        start(one)
+
+
+@pytest.mark.parametrize("content", ["", '{"question', "[1]"])
+def test_damaged_files_of_a_job_are_named(content: str, lines: str, tmp_path: Path) -> None:
+    one = job("embed", lines, tmp_path / "out")
+    part = one.part(start(one)[0])
+    part.write_text(content)
+    with pytest.raises(FileError, match=r"part-000000\.parquet is damaged; delete it"):
+        finished(one)
+    (tmp_path / "out" / JOB).write_text(content)
+    with pytest.raises(FileError, match=r"_job\.json cannot be read: .*give a new folder"):
+        start(one)
 
 
 def test_a_full_disk_keeps_what_is_finished(lines: str, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ interrupted job is resumed by the same command, which computes the missing parts
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,16 +23,19 @@ from typing import Any
 import torch
 
 from regard.errors import FileError, OptionError, RegardError, WordError
-from regard.files import replacing, why, write_text
+from regard.files import check_regular, read_regular, replacing, why, write_text
 from regard.lens.analysis import Analysis
 from regard.lens.corpus_workers import Chunk, Done, on_processes, on_ray
 from regard.lens.lens import Lens
+from regard.translate.model_files import bundled
 
 PARTS, LEAST, MOST = 200, 16, 2048
 """The approximate number of parts of a job; the least and most rows of a chunk."""
 TOGETHER = 16
 """Texts that are translated in one batch."""
-JOB = "_job.json"
+JOB, PART_FILES = "_job.json", "part-*.parquet"
+CHECKPOINT_FILES = "checkpoints/*/model.safetensors"
+"""The weights of a model whose training has not finished."""
 Row = dict[str, Any]
 
 
@@ -161,18 +164,13 @@ def start(job: Job) -> list[Chunk]:
     if job.rows is not None and job.rows < 1:
         raise OptionError(f"{job.question}: chunk size is {job.rows}, expected 1 or more")
     _arrow(job.question)
+    asked = {name: value for name, value in vars(job).items() if name not in ("out", "_lens")}
+    asked |= {"content": _digest(Path(job.source)), "weights": _weights(job.model)}
     chunks = _chunks(job)
-    folder, asked = Path(job.out), {k: v for k, v in vars(job).items() if k not in ("out", "_lens")}
-    asked["size"] = os.stat(job.source).st_size
-    path = folder / JOB
-    if path.exists():
-        before = json.loads(path.read_text(encoding="utf-8"))
-        differ = [
-            f"{k}: {before.get(k)!r}, not {asked[k]!r}" for k in asked if before.get(k) != asked[k]
-        ]
-        if differ:
-            raise FileError(f"{job.question}: {folder} holds another job ({'; '.join(differ)})")
-    elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    folder, path = Path(job.out), Path(job.out) / JOB
+    if path.exists() and any(folder.glob(PART_FILES)):
+        _check_same(job, path, asked)
+    elif not path.exists() and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FileError(f"{job.question}: {folder} holds other data; give a new folder as --out")
     else:
         try:
@@ -184,11 +182,62 @@ def start(job: Job) -> list[Chunk]:
     return [chunk for chunk in chunks if not job.part(chunk).exists()]
 
 
+def _check_same(job: Job, path: Path, asked: Row) -> None:
+    """Raise if the answers in the folder are to another question, or about other files."""
+    try:
+        before = json.loads(read_regular(path))
+        if not isinstance(before, dict):
+            raise ValueError("not a JSON object")
+    except ValueError as error:
+        raise FileError(
+            f"{job.question}: {path} cannot be read: {error}; give a new folder as --out"
+        ) from None
+    differ = [name for name in asked if before.get(name) != asked[name]]
+    said = [
+        f"{name}: {before.get(name)!r}, not {asked[name]!r}"
+        for name in differ
+        if name not in ("content", "weights")
+    ]
+    if "content" in differ and "source" not in differ:
+        said.append(f"{job.source} has changed since")
+    if "weights" in differ and "model" not in differ:
+        said.append(f"the weights of {job.model} have changed since")
+    if said:
+        raise FileError(f"{job.question}: {path.parent} holds another job ({'; '.join(said)})")
+
+
+def _weights(model: str) -> list[str]:
+    """Digests of the weights of a local model; none of one that is not found, or on the hub."""
+    try:
+        folder = bundled(model)
+    except OSError:  # reported when the model is opened
+        return []
+    files = [*folder.glob("*.safetensors"), *folder.glob("*.bin")]
+    return [_digest(one) for one in sorted(files or folder.glob(CHECKPOINT_FILES))]
+
+
+def _digest(path: Path) -> str:
+    """A digest of the contents of a file."""
+    check_regular(path)
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+    except OSError as error:
+        raise FileError(f"{path}: cannot be read: {error.strerror}") from None
+
+
 def finished(job: Job) -> int:
     """The number of finished rows."""
-    parts = Path(job.out).glob("part-*.parquet")
-    read = _arrow(job.question).parquet.read_metadata
-    return sum(read(part).num_rows for part in parts)
+    read, rows = _arrow(job.question).parquet.read_metadata, 0
+    for part in Path(job.out).glob(PART_FILES):
+        try:
+            rows += read(part).num_rows
+        except (OSError, ValueError):  # pyarrow raises one of them for damaged files
+            raise FileError(
+                f"{job.question}: {part} is damaged; delete it, and the same command computes it "
+                "again"
+            ) from None
+    return rows
 
 
 def run(job: Job, chunks: list[Chunk], workers: int, ray: str | None = None) -> Iterator[Done]:
