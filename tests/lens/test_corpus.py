@@ -208,6 +208,13 @@ def test_a_stopped_job_ends_its_workers_at_once(sent: int, parts: int, tmp_path:
         assert (running.returncode, said) == (130, "regard: stopped\n")
 
 
+@pytest.mark.parametrize("address", ["nowhere", "auto"])
+def test_a_ray_cluster_that_is_not_there_is_named(address: str, lines: str, tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    with pytest.raises(OptionError, match=f"--ray {address}, expected the address of a running"):
+        list(run(job("embed", lines, tmp_path / "out"), [], 1, ray=address))
+
+
 def test_ray_repeats_the_chunk_of_a_worker_that_was_killed(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     path = tmp_path / "in.jsonl"

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from regard.errors import RegardError
+from regard.errors import OptionError, RegardError
 
 Done = tuple[int, int]
 """The rows of a finished chunk, and the failed ones among them."""
@@ -114,7 +114,14 @@ def on_ray(
             return {"rows": rows, "failed": failed}
 
     if not ray.is_initialized():
-        ray.init(address=address, log_to_driver=False)
+        try:
+            ray.init(address=address, log_to_driver=False)
+        except (ValueError, ConnectionError) as error:
+            reason = str(error).partition(". ")[0].rstrip(".")
+            raise OptionError(
+                f"{question}: --ray {address}, expected the address of a running cluster, auto or "
+                f"local ({reason})"
+            ) from None
     if chunks:
         rows = ray.data.from_items([asdict(one) for one in chunks], override_num_blocks=len(chunks))
         for found in rows.map(Worker, concurrency=workers).iter_rows():  # type: ignore[arg-type, unused-ignore]
