@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from regard.cli.volume import answer_all
-from regard.errors import FileError, OptionError
+from regard.errors import FileError, OptionError, RegardError
 from regard.lens import Lens
 from regard.lens.corpus import JOB, Job, finished, run, start
 from regard.models import BUNDLED
@@ -90,6 +90,18 @@ def test_lines_that_are_no_json_are_told_and_the_rest_is_answered(tmp_path: Path
     found = answered(job("embed", str(path), tmp_path / "out"))
     assert list(found["error"].isna()) == [False, True, False, False]
     assert found["error"][2] == "not a JSON object"
+
+
+def test_the_summary_counts_as_answered_only_what_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text('nonsense\n{"text": "I am here."}\n')
+    answer_all(job("embed", str(path), tmp_path / "some"), 1, None)
+    assert f"1 row answered into {tmp_path / 'some'}; 1 failed" in capsys.readouterr().err
+    path.write_text("nonsense\n")
+    with pytest.raises(RegardError, match=r"0 rows answered into .*; 1 failed, see the column"):
+        answer_all(job("embed", str(path), tmp_path / "none"), 1, None)
 
 
 def test_bad_input_is_named(lines: str, tmp_path: Path) -> None:
