@@ -155,7 +155,11 @@ def test_compare(run: Run) -> None:
     ("arguments", "kind", "message"),
     [
         (["explain"], OptionError, "give a text, or --file FILE, or --jsonl FILE"),
-        (["explain", TEXT, "--file=a"], OptionError, "give a text, or --file FILE, or --jsonl"),
+        (["explain", TEXT, "--file=a"], OptionError, "give only one of a text, --file and --jso"),
+        *(
+            (["explain", "--jsonl=a.jsonl", "--out=o", one], OptionError, f"{one} cannot be used")
+            for one in ("--tokens", "--json")
+        ),
         (["explain", "", "--word=it"], OptionError, "the text is empty"),
         (["explain", TEXT, "--word=dog"], WordError, "the text has no word 'dog'"),
         (["explain", "the dog saw the cat", "--word=the"], WordError, "say which: the#1 or the#2"),

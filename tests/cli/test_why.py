@@ -51,6 +51,13 @@ def test_json(run: Run) -> None:
         (("",), "the text is empty"),
         ((TEXT, "--links=-1"), "why: --links -1, expected 0 or more"),
         ((TEXT, "--model=nowhere"), "no such folder"),
+        ((), "give a text, or --jsonl FILE"),
+        ((TEXT, "--jsonl=a.jsonl"), "give only one of a text and --jsonl"),
+        ((TEXT, "--all"), "--all needs --html FILE"),
+        *(
+            (("--jsonl=a.jsonl", "--out=o", option), f"{option.partition('=')[0]} cannot be used")
+            for option in ("--instead=es", "--html=a.html", "--svg=a.svg", "--all", "--json")
+        ),
     ],
 )
 def test_bad_input_is_one_line(run: Run, arguments: tuple[str, ...], error: str) -> None:

@@ -60,7 +60,10 @@ def explain(
     json_: Json = False,
 ) -> None:
     """What a word attends to, by four measures; without --word, a summary of the text."""
-    if sum(one is not None for one in (text, file, jsonl)) != 1:
+    given = sum(one is not None for one in (text, file, jsonl))
+    if given > 1:
+        raise OptionError("explain: give only one of a text, --file and --jsonl")
+    if not given:
         raise OptionError("explain: give a text, or --file FILE, or --jsonl FILE")
     if top is not None and top < 1:
         raise OptionError(f"explain: --top {top}, expected 1 or more")
@@ -83,6 +86,8 @@ def explain(
             f"explain: --method {method} is unknown, expected one of {', '.join(METHODS)}"
         )
     if jsonl is not None and out is not None:
+        words_only = {"--tokens": tokens or None, "--json": json_ or None}
+        refuse("explain", words_only, "cannot be used with --out, which writes words as Parquet")
         answer_all(Job("explain", str(jsonl), str(out), model, word), workers, ray)
         return
     refuse("explain", {"--out": out, "--workers": workers, "--ray": ray}, ROWS_ONLY)

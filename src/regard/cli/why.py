@@ -46,8 +46,16 @@ def why(
     regard why "The animal didn't cross the street because it was too tired." --word es
     """
     check_endings("why", html=html, svg=svg)
-    if (text is None) == (jsonl is None):
+    if text is None and jsonl is None:
         raise OptionError("why: give a text, or --jsonl FILE with --out FOLDER")
+    if text is not None and jsonl is not None:
+        raise OptionError("why: give only one of a text and --jsonl")
+    if jsonl is not None:
+        refuse("why", {"--instead": instead}, "cannot be used with --jsonl; give it in the rows")
+        single = {"--html": html, "--all": all_ or None, "--svg": svg, "--json": json_ or None}
+        refuse("why", single, "cannot be used with --jsonl, whose answers go to --out")
+    elif all_ and html is None:
+        raise OptionError("why: --all needs --html FILE")
     if links is not None and links < 0:
         raise OptionError(f"why: --links {links}, expected 0 or more")
     from regard.lens import Lens
