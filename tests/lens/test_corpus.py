@@ -199,7 +199,10 @@ def test_killed_and_resumed_no_row_is_lost_or_repeated(tmp_path: Path) -> None:
 def test_a_stopped_job_ends_its_workers_at_once(sent: int, parts: int, tmp_path: Path) -> None:
     path, out = tmp_path / "in.jsonl", tmp_path / "out"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS * 1000))
-    command = [sys.executable, "-m", "regard", "embed", str(path), f"--out={out}", "--workers=2"]
+    # As at a terminal: what a shell starts in the background has been told to ignore Ctrl-C.
+    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    code = f"{heeds}; from regard.cli import main; main()"
+    command = [sys.executable, "-c", code, "embed", str(path), f"--out={out}", "--workers=2"]
     running = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
     until = time.monotonic() + 120
     while len(list(out.glob("part-*"))) < parts or not (out / JOB).exists():
