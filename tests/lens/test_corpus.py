@@ -193,9 +193,7 @@ def test_killed_and_resumed_no_row_is_lost_or_repeated(tmp_path: Path) -> None:
     assert (tmp_path / "out" / JOB).exists()
 
 
-@pytest.mark.parametrize(
-    ("sent", "parts"), [(signal.SIGINT, 0), (signal.SIGINT, 1), (signal.SIGTERM, 1)]
-)
+@pytest.mark.parametrize(("sent", "parts"), [(signal.SIGINT, 0), (signal.SIGTERM, 1)])
 def test_a_stopped_job_ends_its_workers_at_once(sent: int, parts: int, tmp_path: Path) -> None:
     path, out = tmp_path / "in.jsonl", tmp_path / "out"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS * 1000))
