@@ -286,10 +286,14 @@ def test_alti_logit_of_a_translator_is_what_cross_attention_brings(
         "final": model.decoder.norm,
     }
     handles = [
-        norm.register_forward_hook(lambda m, x, y, name=name: kept.update({name: x[0][0, -1]}))
+        norm.register_forward_hook(
+            lambda m, x, y, name=name: kept.update({name: x[0][0, asked.step]})
+        )
         for name, norm in norms.items()
     ]
-    handles.append(block.cross.register_forward_hook(lambda m, x, y: kept.update(out=y[0, -1])))
+    handles.append(
+        block.cross.register_forward_hook(lambda m, x, y: kept.update(out=y[0, asked.step]))
+    )
     with torch.no_grad():
         asked.logits()
     for handle in handles:

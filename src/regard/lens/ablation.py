@@ -147,8 +147,8 @@ def _generate(analysis: Analysis, last: Tensor, links: Sequence[Sequence[Link]])
         next((written[:i] for i in steps if row[i] != written[i]), [*written, adapter.end])
         for row, steps in zip(chosen, hidden, strict=True)
     ]
-    limit = adapter.longest_output(memory.shape[1])
-    rewritten = continue_draft(adapter, memory, begun, written, cuts, limit)
+    limits = [adapter.longest_output(memory.shape[1])] * len(rows)
+    rewritten = continue_draft(adapter, memory, begun, written, cuts, limits)
     for row, tokens in zip(rows, rewritten, strict=True):
         instead[row] = tokens
     return instead

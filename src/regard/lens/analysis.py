@@ -90,7 +90,7 @@ class Analysis:
         """The translation, with names for the rows and columns of its decoder."""
         self.check_length("lens")
         adapter = cast(TranslatorAdapter, self.adapter)
-        return Translated(adapter, self.reading, self.vectors[-1], self.written or [])
+        return Translated(adapter, self.reading, self.written or [])
 
     def check_length(self, caller: str) -> None:
         """Raise if the text is too long for the model to write something for it."""

@@ -19,9 +19,9 @@ def continue_draft(
     begun: Sequence[Sequence[int]],
     draft: Sequence[int],
     cuts: Sequence[Cut],
-    limit: int,
+    limits: Sequence[int],
 ) -> list[list[int]]:
-    """Each row of tokens, continued to the end token, which is left out, or to a limit.
+    """Each row of tokens, continued to the end token, which is left out, or to its limit.
 
     `draft` is the translation with nothing cut, used for speculative decoding: a cut mostly changes
     a word or two, so each pass checks the rest of the draft at once, and the next one starts where
@@ -33,7 +33,7 @@ def continue_draft(
         cuts: the links to cut, each in its row.
     """
     rows = [list(one) for one in begun]
-    while left := [i for i, row in enumerate(rows) if not _done(row, adapter.end, limit)]:
+    while left := [i for i, row in enumerate(rows) if not _done(row, adapter.end, limits[i])]:
         guesses = [[*rows[i], *_rest(draft, rows[i])] for i in left]
         size = max(len(draft), *map(len, guesses))  # as cuts name rows of the whole draft
         prefix = [[adapter.start, *one, *[adapter.end] * (size - len(one))] for one in guesses]
@@ -45,7 +45,7 @@ def continue_draft(
             )
         for i, guess, chosen in zip(left, guesses, logits.argmax(-1).tolist(), strict=True):
             row = rows[i]
-            while not _done(row, adapter.end, limit):
+            while not _done(row, adapter.end, limits[i]):
                 row.append(chosen[len(row) - first])
                 if row != guess[: len(row)]:
                     break

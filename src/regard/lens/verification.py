@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -44,16 +45,18 @@ def why(prediction: Prediction, *, most: int, control: int, texts: bool) -> Why:
     units, logits = without_words(prediction, step.attention, step.effects)
     before = prediction.baseline
     alternatives = _alternatives(prediction, logits)
-    names = prediction.named({*alternatives, *prediction.chosen(torch.cat([logits, before[None]]))})
+    chosen = dict(zip(units, prediction.chosen(logits), strict=True))
+    flip = _flip(prediction, strongest, measured[: len(strongest)]) if texts else None
+    changed = [i for i in units if texts and chosen[i] != prediction.token]
+    cuts, first = [prediction.word_cuts[i] for i in changed], [chosen[i] for i in changed]
+    if flip is not None:
+        cuts.append([_cut(prediction, strongest[i]) for i in flip.links])
+        first.append(flip.token)
+    tokens = {*alternatives, *prediction.chosen(torch.cat([logits, before[None]])), *first}
+    names, written = prediction.named_and_written({prediction.instead, *tokens}, cuts, first)
     words = _words(prediction, step, units, logits, alternatives, names)
-    flip: Flip | None = None
-    if texts:
-        words, flip = _continued(
-            prediction,
-            words,
-            dict(zip(units, prediction.chosen(logits), strict=True)),
-            _flip(prediction, strongest, measured[: len(strongest)]),
-        )
+    for i, text in zip(changed, written, strict=False):
+        words[i] = replace(words[i], text=text)
     looked = most_looked_at(step.attention, step.effects, _real(prediction, len(words)))
     where = (words[looked].layer, words[looked].head)
     return Why(
@@ -72,8 +75,8 @@ def why(prediction: Prediction, *, most: int, control: int, texts: bool) -> Why:
         ),
         links=tuple(sorted(links[: len(strongest)], key=lambda one: -abs(one.cut or 0.0))),
         control=tuple(links[len(strongest) :]),
-        words=words,
-        flip=flip,
+        words=tuple(words),
+        flip=None if flip is None else flip.with_names(links, names, written[-1]),
         agreement=agreement([one.effect for one in links], [one.cut or 0.0 for one in links]),
         estimated=found.estimated,
         place=prediction.place,
@@ -157,10 +160,10 @@ def _alternatives(prediction: Prediction, without: Tensor) -> list[int]:
     """
     if not prediction.choices():
         return []
-    names = prediction.named((prediction.token, prediction.instead))
+    names = {one: prediction.spell(one).strip() for one in (prediction.token, prediction.instead)}
     rows = torch.cat([prediction.baseline.unsqueeze(0), without])
     largest = rows.softmax(-1).amax(0)
-    for token in largest.argsort(descending=True)[: 4 * ALTERNATIVES].tolist():
+    for token in largest.topk(min(4 * ALTERNATIVES, len(largest))).indices.tolist():
         name = prediction.spell(token).strip()
         likely = len(names) < 3 or float(largest[token]) >= LEAST / 2
         new = token not in names and name not in names.values()
@@ -184,7 +187,7 @@ def _words(
     logits: Tensor,
     alternatives: Sequence[int],
     names: Mapping[int, str],
-) -> tuple[WordEffect, ...]:
+) -> list[WordEffect]:
     """For each input unit, its attention and the loss without it; 0 if it was not cut.
 
     `names`: of the choices that are written.
@@ -199,7 +202,7 @@ def _words(
     chosen = prediction.chosen(rows)
     heads = step.attention.shape[1]
     best, at = step.attention.flatten(0, 1).max(0)
-    return tuple(
+    return [
         WordEffect(
             word=name,
             looked=float(best[i]),
@@ -214,13 +217,26 @@ def _words(
             measured=i in row,
         )
         for i, name in enumerate(keys.names)
-    )
+    ]
+
+
+class _Flip(NamedTuple):
+    """A set of links, by number, whose joint cut changes the choice."""
+
+    links: list[int]
+    token: int
+    """The choice then."""
+    probability: float
+
+    def with_names(self, links: Sequence[LinkEffect], names: Mapping[int, str], text: str) -> Flip:
+        """The same, with its links and the word and the text that are written."""
+        return Flip(tuple(links[i] for i in self.links), names[self.token], text, self.probability)
 
 
 def _flip(
     prediction: Prediction, links: Sequence[Candidate], measured: Sequence[float]
-) -> tuple[Flip, int] | None:
-    """The smallest set of links found whose joint cut changes the choice, and the choice then.
+) -> _Flip | None:
+    """The smallest set of links found whose joint cut changes the choice.
 
     Larger and larger sets are cut, in the order of measured effects, until the choice changes; then
     links that are not needed are removed from the set.
@@ -232,53 +248,23 @@ def _flip(
     cuts = {i: _cut(prediction, links[i]) for i in order}
     growing = [order[:n] for n in SIZES if n <= len(order)]
     found = _first_flip(prediction, growing, cuts)
-    while found is not None and len(found[0]) > 1:
-        smaller = [[i for i in found[0] if i != left] for left in reversed(found[0])]
+    while found is not None and len(found.links) > 1:
+        smaller = [[i for i in found.links if i != left] for left in reversed(found.links)]
         fewer = _first_flip(prediction, smaller, cuts)
         if fewer is None:
             break
         found = fewer
-    if found is None:
-        return None
-    chosen, token, probability = found
-    flip = Flip(
-        links=tuple(_link(prediction, links[i], measured[i]) for i in chosen),
-        word=prediction.named([token])[token],
-        text="",
-        probability=probability,
-    )
-    return flip, token
+    return found
 
 
 def _first_flip(
     prediction: Prediction, sets: Sequence[list[int]], cuts: dict[int, Cut]
-) -> tuple[list[int], int, float] | None:
-    """The first set of links whose cut changes the choice, that choice and its probability."""
+) -> _Flip | None:
+    """The first set of links whose cut changes the choice."""
     if not sets:
         return None
     logits = prediction.cut_logits([[cuts[i] for i in one] for one in sets])
     for one, row, token in zip(sets, logits, prediction.chosen(logits), strict=True):
         if token != prediction.token:
-            return one, token, float(row.softmax(-1)[token])
+            return _Flip(one, token, float(row.softmax(-1)[token]))
     return None
-
-
-def _continued(
-    prediction: Prediction,
-    words: Sequence[WordEffect],
-    chosen: Mapping[int, int],
-    flipped: tuple[Flip, int] | None,
-) -> tuple[tuple[WordEffect, ...], Flip | None]:
-    """The words and the flip with the text that is written after each changing cut."""
-    changed = [i for i, one in enumerate(words) if one.text is not None]
-    rows = [prediction.word_cuts[i] for i in changed]
-    first = [chosen[i] for i in changed]
-    if flipped is not None:
-        rows.append([one.as_cut() for one in flipped[0].links])
-        first.append(flipped[1])
-    texts = prediction.text_with(rows, first)
-    told = dict(zip(changed, texts, strict=False))
-    return (
-        tuple(replace(one, text=told.get(i)) for i, one in enumerate(words)),
-        None if flipped is None else replace(flipped[0], text=texts[-1]),
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from regard.attention.record import Look
@@ -90,6 +90,14 @@ class Seen(Mapping[str, Look]):
         """``"self"`` if the module attends to its own sequence, ``"cross"`` if to another."""
         self._of(name)
         return self._kinds[name]
+
+    def only(self, names: Iterable[str]) -> Seen:
+        """The captured attention of these modules."""
+        found, kept = Seen(), set(names)
+        found._records = {name: self._records[name] for name in self if name in kept}
+        found._kinds = {name: self._kinds[name] for name in found}
+        found._order = [name for name in self._order if name in kept]
+        return found
 
     def links(self, most: int = 100) -> Links:
         """The links whose cut would change the metric most, of all layers and heads.

@@ -142,6 +142,12 @@ class Prediction(ABC):
         """What the model writes with each set of links cut, given its choices at this step."""
         return [self.spell(i) for i in first]
 
+    def named_and_written(
+        self, tokens: Iterable[int], cuts: Sequence[Sequence[Cut]], first: Sequence[int]
+    ) -> tuple[dict[int, str], list[str]]:
+        """The results of `named` and `text_with`."""
+        return self.named(tokens), self.text_with(cuts, first)
+
     def is_word(self, unit: int) -> bool:
         """Whether an input unit is a word of the text, not a special token."""
         return self.words.is_word[unit]
@@ -153,18 +159,15 @@ class Prediction(ABC):
     @cached_property
     def _baseline(self) -> tuple[Tensor, Seen]:
         """The logits, and the attention with the gradient of the metric."""
-        logits, seen = self._with_gradients(watched=False)
-        looks = [look for name in seen for look in seen.calls(name)]
-        if any(one.output_gradient is None and one.weights_gradient is None for one in looks):
-            return self._with_gradients(watched=True)
-        return logits, seen
+        found = self._with_gradients(watched=False)
+        return found if has_gradients(found[1]) else self._with_gradients(watched=True)
 
     def _with_gradients(self, *, watched: bool) -> tuple[Tensor, Seen]:
         """A forward and a backward pass; the latter is watched if its gradients need it.
 
         Unwatched it is faster, and has the gradients of attention whose output was captured.
         """
-        with torch.enable_grad(), _leaves(self.embeddings) as leaves:
+        with torch.enable_grad(), embeddings_as_leaves(self.embeddings) as leaves:
             with watch(self.model, gradients=True) as seen:
                 logits = self.logits(self.probes)
                 if watched:
@@ -271,8 +274,14 @@ def in_rows(cuts: Sequence[Sequence[Cut]]) -> list[Cut]:
     return [replace(one, row=row) for row, links in enumerate(cuts) for one in links]
 
 
+def has_gradients(seen: Seen) -> bool:
+    """Whether the gradient of every call is known."""
+    looks = [look for name in seen for look in seen.calls(name)]
+    return all(x.output_gradient is not None or x.weights_gradient is not None for x in looks)
+
+
 @contextmanager
-def _leaves(modules: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
+def embeddings_as_leaves(modules: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
     """Context: the outputs of modules are leaves of the autograd graph.
 
     Gradients then flow through every attention call, whether parameters are frozen or not, and none

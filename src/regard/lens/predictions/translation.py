@@ -7,16 +7,23 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import compress
 from string import punctuation
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from regard.errors import OptionError, WordError
 from regard.lens.adapters import LastStep, Reading, TranslatorAdapter
 from regard.lens.capture import Cut, Seen, cut, watch
 from regard.lens.decoding import continue_draft
-from regard.lens.predictions.prediction import Axis, Prediction, in_rows
+from regard.lens.predictions.prediction import (
+    Axis,
+    Prediction,
+    embeddings_as_leaves,
+    has_gradients,
+    in_rows,
+)
 from regard.text.words import WORD, Words
 from regard.translate.alignment import ALIGNING
 from regard.view.figure.wording import percent
@@ -33,6 +40,19 @@ PIECES = 4
 """The largest number of tokens of an alternative word."""
 
 
+class Recorded(NamedTuple):
+    """A watched pass over a text and its translation, with the autograd graph."""
+
+    seen: Seen
+    memory: Float[Tensor, "1 n width"]
+    """The encoder's output."""
+    logits: Float[Tensor, "1 t choices"]
+    leaves: list[Tensor]
+    """The embedded tokens of the text and of the translation."""
+    leaves_of_decoder: list[Tensor]
+    """Those of the translation alone."""
+
+
 class Translated:
     """A translation as its decoder reads it, with names for its rows and columns.
 
@@ -40,16 +60,8 @@ class Translated:
     columns after what was read there.
     """
 
-    def __init__(
-        self,
-        adapter: TranslatorAdapter,
-        reading: Reading,
-        memory: Tensor,
-        tokens: Sequence[int],
-    ) -> None:
+    def __init__(self, adapter: TranslatorAdapter, reading: Reading, tokens: Sequence[int]) -> None:
         self.adapter, self.reading, self.tokens = adapter, reading, list(tokens)
-        self.memory = memory
-        """The encoder's output, ``(1, n, width)``."""
         self.read = adapter.target_words(self.tokens)
         """What stands at each position: the start, then the translation."""
         spans = (*self.read.spans[1:], (len(self.read.text), len(self.read.text)))
@@ -57,25 +69,62 @@ class Translated:
         special = (*self.read.special[1:], True)
         self.written = Words(self.read.text, names, spans, special)
         """What is written at each position: the translation, then the end."""
+        self._unused: Recorded | None = None
+        """A pass whose graph has not been used."""
+
+    def prefix(self, memory: Float[Tensor, "rows n width"]) -> Int64[Tensor, "rows t"]:
+        """What the decoder reads, beside each row of the encoder's output."""
+        read = torch.tensor([[self.adapter.start, *self.tokens]], device=memory.device)
+        return read.expand(len(memory), -1)
+
+    def record(self) -> Recorded:
+        """A pass for one backward pass, which frees its graph."""
+        _ = self._first
+        found, self._unused = self._unused or self._recorded(), None
+        return found
+
+    def _recorded(self) -> Recorded:
+        adapter = self.adapter
+        with (
+            torch.enable_grad(),
+            embeddings_as_leaves(adapter.embeddings) as leaves,
+            watch(adapter.model, gradients=True) as seen,
+        ):
+            memory = adapter.encode(self.reading)
+            read = len(leaves)
+            logits = adapter.step_logits(memory, self.prefix(memory))
+        return Recorded(seen, memory, logits, leaves, leaves[read:])
 
     @cached_property
-    def _decoded(self) -> tuple[Seen, Tensor]:
-        prefix = torch.tensor([[self.adapter.start, *self.tokens]], device=self.memory.device)
-        with torch.no_grad(), watch(self.adapter.model) as seen:
-            logits = self.adapter.step_logits(self.memory, prefix)
-        return seen, logits
+    def _first(self) -> tuple[Seen, Tensor, Tensor]:
+        self._unused = found = self._recorded()
+        return self.of_decoder(found.seen), found.memory.detach(), found.logits[0].detach()
+
+    def of_decoder(self, seen: Seen) -> Seen:
+        """What the decoder attended to, itself and the text."""
+        return seen.only(name for name in seen if not self.adapter.is_encoder(name))
 
     @property
     def seen(self) -> Seen:
         """The attention of the decoder as it reads the whole translation."""
-        return self._decoded[0]
+        return self._first[0]
+
+    @property
+    def memory(self) -> Float[Tensor, "1 n width"]:
+        """The encoder's output."""
+        return self._first[1]
+
+    @property
+    def logits(self) -> Float[Tensor, "t choices"]:
+        """The logits at each step."""
+        return self._first[2]
 
     @cached_property
     def confidence(self) -> float:
         """The geometric mean of the probabilities of the written tokens."""
         if not self.tokens:
             return 1.0
-        logs = self._decoded[1][0, : len(self.tokens)].log_softmax(-1)
+        logs = self.logits[: len(self.tokens)].log_softmax(-1)
         chosen = torch.tensor(self.tokens, device=logs.device)
         return float(logs.gather(-1, chosen[:, None]).mean().exp())
 
@@ -162,11 +211,7 @@ class TranslationPrediction(Prediction):
     @cached_property
     def word_instead(self) -> str:  # type: ignore[override]
         """The word that begins with `instead`, as the model would continue it."""
-        if self._word_instead is not None:
-            return self._word_instead
-        rest = self.written_with([[]], [self.instead], most=PIECES)[0]
-        words = self.adapter.target_words([*self.prefix[1:], *rest])
-        return words.names[words.places[len(self.prefix)]] if rest else END
+        return self._word_instead or self.named([self.instead])[self.instead]
 
     def default_instead(self) -> int:
         """What is written without the source word that matters most; the runner-up if the same.
@@ -180,16 +225,31 @@ class TranslationPrediction(Prediction):
         for unit in order:
             if self.is_word(unit) and chosen[unit] != self.token:
                 return chosen[unit]
-        return super().default_instead()
+        best: list[int] = self.translated.logits[self.step].topk(2).indices.tolist()
+        return best[1] if best[0] == self.token else best[0]
+
+    @cached_property
+    def _baseline(self) -> tuple[Tensor, Seen]:  # type: ignore[override]
+        """The same, from a pass over the whole translation, which it may share with others."""
+        recorded = self.translated.record()
+        leaves = recorded.leaves if self.every_place else recorded.leaves_of_decoder
+        with torch.enable_grad():
+            torch.autograd.grad(self.metric(recorded.logits[0, self.step]), leaves)
+        asked = recorded.seen if self.every_place else self.translated.of_decoder(recorded.seen)
+        if not has_gradients(asked):
+            return self._with_gradients(watched=True)
+        return self.translated.logits[self.step], recorded.seen
 
     @property
     def queries(self) -> tuple[int, ...]:
         return (self.step,)
 
     def logits(self, rows: int = 1) -> Float[Tensor, "rows choices"]:
+        """The logits at this step of passes over the whole translation, as `seen` is."""
+        memory = self.memory.expand(rows, -1, -1)
         if self.every_place:
-            return self._decode(self.adapter.encode(self.translated.reading, rows))
-        return self._decode(self.memory.expand(rows, -1, -1))
+            memory = self.adapter.encode(self.translated.reading, rows)
+        return self.adapter.step_logits(memory, self.translated.prefix(memory), self.step)[:, 0]
 
     def logits_without(self, cuts: Sequence[Sequence[Cut]]) -> Float[Tensor, "rows choices"]:
         last = self._last_step
@@ -243,17 +303,51 @@ class TranslationPrediction(Prediction):
 
     def named(self, tokens: Iterable[int]) -> dict[int, str]:
         """The same; the beginning of a word that goes on as ``schl…``, and the end as such."""
-        found = super().named(tokens)
-        others = [token for token in found if token not in (self.token, self.instead)]
-        at = len(self.prefix)
-        for row, token in zip(
-            self.written_with([[]] * len(others), others, most=2), others, strict=True
-        ):
-            units = self.adapter.target_words([*self.prefix[1:], *row]).places
-            name = self.adapter.target_words([*self.prefix[1:], *row[:1]]).names[-1]
-            goes_on = len(row) > 1 and units[at] == units[at + 1]
-            found[token] = (f"{name}…" if goes_on else name) if row else END
-        return found
+        return self.named_and_written(tokens, [], [])[0]
+
+    def text_with(self, cuts: Sequence[Sequence[Cut]], first: Sequence[int]) -> list[str]:
+        return self.named_and_written([], cuts, first)[1]
+
+    @torch.no_grad()
+    def named_and_written(
+        self, tokens: Iterable[int], cuts: Sequence[Sequence[Cut]], first: Sequence[int]
+    ) -> tuple[dict[int, str], list[str]]:
+        """Both from one greedy continuation: a choice is named as the model would go on."""
+        names = dict.fromkeys(tokens, self.word)
+        others = [token for token in names if token != self.token]
+        if not others and not cuts:
+            return names, []
+        memory = self._memory_without([*([] for _ in others), *cuts])
+        size = len(self.prefix)
+        longest = self.adapter.longest_output(memory.shape[1])
+        limits = [min(longest, size - 1 + PIECES)] * len(others) + [longest] * len(cuts)
+        rows = continue_draft(
+            self.adapter,
+            memory,
+            [[*self.prefix[1:], one] for one in (*others, *first)],
+            self.translated.tokens,
+            self._in_decoder([*([] for _ in others), *cuts]),
+            limits,
+        )
+        for token, row in zip(others, rows, strict=False):
+            names[token] = self._name(token, row)
+        self._word_instead = names.get(self.instead, self._word_instead)
+        return names, [self.adapter.detokenize(row) for row in rows[len(others) :]]
+
+    def _name(self, token: int, tokens: Sequence[int]) -> str:
+        """The name of a choice that is continued by these tokens, behind those before it."""
+        at, given = len(self.prefix), self._word_instead
+        if token == self.instead and given is not None:
+            return given
+        if len(tokens) < at:
+            return END
+        words = self.adapter.target_words(tokens)
+        units = words.places
+        if token == self.instead:
+            return words.names[units[at]]
+        goes_on = len(tokens) > at and units[at] == units[at + 1]
+        name = self.adapter.target_words(tokens[:at]).names[-1]
+        return f"{name}…" if goes_on else name
 
     def _in_encoder(self, one: Cut) -> bool:
         if one.kind == "cross":
@@ -262,34 +356,6 @@ class TranslationPrediction(Prediction):
 
     def _in_decoder(self, cuts: Sequence[Sequence[Cut]]) -> list[Cut]:
         return [one for one in in_rows(cuts) if not self._in_encoder(one)]
-
-    def text_with(self, cuts: Sequence[Sequence[Cut]], first: Sequence[int]) -> list[str]:
-        tokens = self.written_with(cuts, first)
-        return [self.adapter.detokenize([*self.prefix[1:], *row]) for row in tokens]
-
-    @torch.no_grad()
-    def written_with(
-        self, cuts: Sequence[Sequence[Cut]], first: Sequence[int], most: int | None = None
-    ) -> list[list[int]]:
-        """What is written from this step on, greedily, with each set of links cut.
-
-        `first` is the token at this step of each row. `most` bounds the number of tokens.
-        """
-        if not cuts:
-            return []
-        memory = self._memory_without(cuts)
-        begun, size = self.prefix[1:], len(self.prefix) - 1
-        limit = self.adapter.longest_output(memory.shape[1])
-        limit = limit if most is None else min(limit, size + most)
-        rows = continue_draft(
-            self.adapter,
-            memory,
-            [[*begun, one] for one in first],
-            self.translated.tokens,
-            self._in_decoder(cuts),
-            limit,
-        )
-        return [row[size:] for row in rows]
 
 
 def choose(
