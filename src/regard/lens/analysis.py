@@ -60,6 +60,11 @@ class Analysis:
         """The vectors before the first block and after each, ``(1, n, width)``."""
         return self._read[0]
 
+    @cached_property
+    def memory(self) -> Tensor:
+        """The vectors after the last block, ``(1, n, width)``: what a decoder attends to."""
+        return self.vectors[-1]
+
     @property
     def looks(self) -> dict[str, Look]:
         """The attention with which the text is read, layer by layer."""
@@ -83,14 +88,14 @@ class Analysis:
         if self._target is not None:
             return cast(TranslatorAdapter, self.adapter).encode_target(self._target)
         with torch.no_grad():
-            return self.adapter.generate(self.reading, self.vectors[-1])[0]
+            return self.adapter.generate(self.reading, self.memory)[0]
 
     @cached_property
     def translated(self) -> Translated:
         """The translation, with names for the rows and columns of its decoder."""
         self.check_length("lens")
         adapter = cast(TranslatorAdapter, self.adapter)
-        return Translated(adapter, self.reading, self.written or [])
+        return Translated(adapter, self.reading, self.memory, self.written or [])
 
     def check_length(self, caller: str) -> None:
         """Raise if the text is too long for the model to write something for it."""
@@ -110,14 +115,29 @@ class Analysis:
         """The steps that write the translation of a word, given by its tokens."""
         return self.translated.steps_for(self.reading.words.places[tokens[0]])
 
-    def prediction(self, word: str | int | None, instead: str | None) -> Prediction:
-        """The prediction of a word, compared with an alternative."""
-        adapter, reading = self.adapter, self.reading
+    def prediction(
+        self, word: str | int | None, instead: str | None, *, every_place: bool = True
+    ) -> Prediction:
+        """The prediction of a word, compared with an alternative.
+
+        `every_place`: whether links of the whole model are asked about, or only those from the
+        word's row.
+        """
+        adapter = self.adapter
         if adapter.kind == "translator":
-            return choose(self.translated, word, instead)
-        stack = cast(StackAdapter, adapter)
+            self.translated.with_encoder = every_place
+            found: Prediction = choose(self.translated, word, instead)
+        else:
+            found = self._of_stack(cast(StackAdapter, adapter), word, instead)
+        found.every_place = every_place
+        return found
+
+    def _of_stack(
+        self, adapter: StackAdapter, word: str | int | None, instead: str | None
+    ) -> Prediction:
+        reading = self.reading
         if adapter.kind == "masked":
-            return choose_masked(stack, reading, word, instead)
+            return choose_masked(adapter, reading, word, instead)
         if adapter.kind == "encoder":
             if word is None or instead is not None:
                 raise OptionError(
@@ -125,9 +145,9 @@ class Analysis:
                     "nothing; name a word of the text, without instead, to see what its vector "
                     "depends on"
                 )
-            return VectorPrediction(stack, reading, reading.words.find(word))
+            return VectorPrediction(adapter, reading, reading.words.find(word))
         if isinstance(word, int):
             raise OptionError(f"why: word={word!r}, expected a word as text")
         if adapter.kind == "causal":
-            return choose_next(stack, reading, word, instead)
-        return ClassPrediction(stack, reading, word, instead)
+            return choose_next(adapter, reading, word, instead)
+        return ClassPrediction(adapter, reading, word, instead)

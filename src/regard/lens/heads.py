@@ -344,7 +344,7 @@ def _written_scores(
     adapter: TranslatorAdapter, readings: Sequence[Reading], places: Sequence[Places]
 ) -> dict[str, Tensor]:
     """The hits at the other two places, from the row that writes the translation of the word."""
-    written = adapter.translate_all(readings)
+    written = [tokens for tokens, _ in adapter.translate_all(readings)]
     with watch(adapter.model) as seen:
         adapter.teacher_force(readings, written)
     cross = [one for one in seen if seen.kind(one) == "cross"]

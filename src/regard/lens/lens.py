@@ -167,8 +167,8 @@ class Lens:
         asked = [one for one in analyses if writes_for(adapter, one.reading)]
         with self._computing():
             found = adapter.translate_all([one.reading for one in asked])
-        for one, written in zip(asked, found, strict=True):
-            one.written = written
+        for one, (written, memory) in zip(asked, found, strict=True):
+            one.written, one.memory = written, memory
 
     def why(
         self,
@@ -204,7 +204,7 @@ class Lens:
         most, control = whole("why: most", most, 0), whole("why: control", control, 0)
         analysis = self._analysed(text)
         with self._computing():
-            prediction = analysis.prediction(word, instead)
+            prediction = analysis.prediction(word, instead, every_place=most + control > 0)
             return replace(
                 why(prediction, most=most, control=control, texts=texts), model=self.name
             )

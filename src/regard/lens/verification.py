@@ -36,7 +36,6 @@ NUMBERS = 2**18
 
 def why(prediction: Prediction, *, most: int, control: int, texts: bool) -> Why:
     """Everything that `Lens.why` reports about a prediction."""
-    prediction.every_place = most + control > 0
     found, step = estimate_links(prediction)
     strongest, sample = found.chosen(most, control)
     tried = [*strongest, *sample]

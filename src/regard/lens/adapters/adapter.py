@@ -164,9 +164,10 @@ class TranslatorAdapter(ModelAdapter):
         """
         return None
 
-    def translate_all(self, readings: Sequence[Reading]) -> list[list[int]]:
-        """The translations of texts, as tokens."""
-        return [self.generate(one, self.encode(one))[0] for one in readings]
+    def translate_all(self, readings: Sequence[Reading]) -> list[tuple[list[int], Tensor]]:
+        """The translations of texts, as tokens, and the encoder's output ``(1, n, width)``."""
+        read = [self.encode(one) for one in readings]
+        return [(self.generate(one, x)[0], x) for one, x in zip(readings, read, strict=True)]
 
     def log_probability(self, last: Tensor, written: Sequence[int]) -> Tensor:
         targets = [*written, self.end] if self.end >= 0 else list(written)

@@ -84,11 +84,15 @@ class RegardTranslator(TranslatorAdapter):
     def generate(self, reading: Reading, last: Tensor) -> list[list[int]]:
         return self._search([reading] * len(last), last)
 
-    def translate_all(self, readings: Sequence[Reading]) -> list[list[int]]:
-        return self._search(readings)
+    def translate_all(self, readings: Sequence[Reading]) -> list[tuple[list[int], Tensor]]:
+        source, lengths = padded([one.ids for one in readings])
+        mask = padding(lengths) if int(lengths.min()) < source.shape[1] else None
+        memory = self.model.encode(source.to(self.model.output.device), source_mask=mask)
+        found = zip(self._search(readings, memory), memory, lengths.tolist(), strict=True)
+        return [(tokens, row[None, :length]) for tokens, row, length in found]
 
-    def _search(self, readings: Sequence[Reading], memory: Tensor | None = None) -> list[list[int]]:
-        """The tokens of the best translation of each text, given the encoder's output if known."""
+    def _search(self, readings: Sequence[Reading], memory: Tensor) -> list[list[int]]:
+        """The tokens of the best translation of each text, given the encoder's output."""
         sources, cut_loops = [one.ids[:-1] for one in readings], self.translator.cut_loops
         found = search(self.model, sources, Beam(BEAM), memory=memory, cut_loops=cut_loops)
         return [list(one[0].tokens) for one in found]

@@ -41,16 +41,14 @@ PIECES = 4
 
 
 class Recorded(NamedTuple):
-    """A watched pass over a text and its translation, with the autograd graph."""
+    """A watched pass over a translation, with the autograd graph."""
 
+    with_encoder: bool
+    """Whether the encoder was part of it."""
     seen: Seen
-    memory: Float[Tensor, "1 n width"]
-    """The encoder's output."""
     logits: Float[Tensor, "1 t choices"]
     leaves: list[Tensor]
-    """The embedded tokens of the text and of the translation."""
-    leaves_of_decoder: list[Tensor]
-    """Those of the translation alone."""
+    """The embedded tokens of the translation, and of the text if that was read as well."""
 
 
 class Translated:
@@ -60,8 +58,16 @@ class Translated:
     columns after what was read there.
     """
 
-    def __init__(self, adapter: TranslatorAdapter, reading: Reading, tokens: Sequence[int]) -> None:
+    def __init__(
+        self,
+        adapter: TranslatorAdapter,
+        reading: Reading,
+        memory: Float[Tensor, "1 n width"],
+        tokens: Sequence[int],
+    ) -> None:
         self.adapter, self.reading, self.tokens = adapter, reading, list(tokens)
+        self.memory = memory
+        """The encoder's output."""
         self.read = adapter.target_words(self.tokens)
         """What stands at each position: the start, then the translation."""
         spans = (*self.read.spans[1:], (len(self.read.text), len(self.read.text)))
@@ -69,39 +75,41 @@ class Translated:
         special = (*self.read.special[1:], True)
         self.written = Words(self.read.text, names, spans, special)
         """What is written at each position: the translation, then the end."""
+        self.with_encoder = False
+        """Whether the first pass includes the encoder, whose links are asked about."""
         self._unused: Recorded | None = None
-        """A pass whose graph has not been used."""
+        """The first pass, as long as its graph has not been used."""
 
     def prefix(self, memory: Float[Tensor, "rows n width"]) -> Int64[Tensor, "rows t"]:
         """What the decoder reads, beside each row of the encoder's output."""
         read = torch.tensor([[self.adapter.start, *self.tokens]], device=memory.device)
         return read.expand(len(memory), -1)
 
-    def record(self) -> Recorded:
+    def recorded(self, with_encoder: bool) -> Recorded:
         """A pass for one backward pass, which frees its graph."""
-        _ = self._first
-        found, self._unused = self._unused or self._recorded(), None
-        return found
+        first, self._unused = self._unused, None
+        if first is not None and first.with_encoder == with_encoder:
+            return first
+        return self._record(with_encoder)
 
-    def _recorded(self) -> Recorded:
-        adapter = self.adapter
+    def _record(self, with_encoder: bool) -> Recorded:
+        adapter, memory = self.adapter, self.memory
         with (
             torch.enable_grad(),
             embeddings_as_leaves(adapter.embeddings) as leaves,
             watch(adapter.model, gradients=True) as seen,
         ):
-            memory = adapter.encode(self.reading)
-            read = len(leaves)
+            if with_encoder:
+                memory = adapter.encode(self.reading)
             logits = adapter.step_logits(memory, self.prefix(memory))
-        return Recorded(seen, memory, logits, leaves, leaves[read:])
+        return Recorded(with_encoder, seen, logits, leaves)
 
     @cached_property
-    def _first(self) -> tuple[Seen, Tensor, Tensor]:
-        self._unused = found = self._recorded()
-        return self.of_decoder(found.seen), found.memory.detach(), found.logits[0].detach()
+    def _first(self) -> tuple[Seen, Tensor]:
+        self._unused = found = self._record(self.with_encoder)
+        return self._of_decoder(found.seen), found.logits[0].detach()
 
-    def of_decoder(self, seen: Seen) -> Seen:
-        """What the decoder attended to, itself and the text."""
+    def _of_decoder(self, seen: Seen) -> Seen:
         return seen.only(name for name in seen if not self.adapter.is_encoder(name))
 
     @property
@@ -110,14 +118,9 @@ class Translated:
         return self._first[0]
 
     @property
-    def memory(self) -> Float[Tensor, "1 n width"]:
-        """The encoder's output."""
-        return self._first[1]
-
-    @property
     def logits(self) -> Float[Tensor, "t choices"]:
         """The logits at each step."""
-        return self._first[2]
+        return self._first[1]
 
     @cached_property
     def confidence(self) -> float:
@@ -231,12 +234,10 @@ class TranslationPrediction(Prediction):
     @cached_property
     def _baseline(self) -> tuple[Tensor, Seen]:  # type: ignore[override]
         """The same, from a pass over the whole translation, which it may share with others."""
-        recorded = self.translated.record()
-        leaves = recorded.leaves if self.every_place else recorded.leaves_of_decoder
+        recorded = self.translated.recorded(self.every_place)
         with torch.enable_grad():
-            torch.autograd.grad(self.metric(recorded.logits[0, self.step]), leaves)
-        asked = recorded.seen if self.every_place else self.translated.of_decoder(recorded.seen)
-        if not has_gradients(asked):
+            torch.autograd.grad(self.metric(recorded.logits[0, self.step]), recorded.leaves)
+        if not has_gradients(recorded.seen):
             return self._with_gradients(watched=True)
         return self.translated.logits[self.step], recorded.seen
 
