@@ -387,10 +387,12 @@ def _listed(caller: str, name: str, texts: object) -> list[str]:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Context in which the model is in ``eval()`` mode; its mode is restored."""
-    training = model.training
-    model.eval()
+    """Context in which the model is in ``eval()`` mode; the mode of each module is restored."""
+    training = [one for one in model.modules() if one.training]
+    if training:  # setting the mode of every module takes longer than a look at it
+        model.eval()
     try:
         yield
     finally:
-        model.train(training)
+        for one in training:
+            one.training = True
