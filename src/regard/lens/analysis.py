@@ -125,7 +125,7 @@ class Analysis:
         """
         adapter = self.adapter
         if adapter.kind == "translator":
-            self.translated.with_encoder = every_place
+            self.translated.record(every_place)
             found: Prediction = choose(self.translated, word, instead)
         else:
             found = self._of_stack(cast(StackAdapter, adapter), word, instead)

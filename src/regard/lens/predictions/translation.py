@@ -75,15 +75,19 @@ class Translated:
         special = (*self.read.special[1:], True)
         self.written = Words(self.read.text, names, spans, special)
         """What is written at each position: the translation, then the end."""
-        self.with_encoder = False
-        """Whether the first pass includes the encoder, whose links are asked about."""
         self._unused: Recorded | None = None
-        """The first pass, as long as its graph has not been used."""
+        """The first pass, if it has a graph that no backward pass has used."""
 
     def prefix(self, memory: Float[Tensor, "rows n width"]) -> Int64[Tensor, "rows t"]:
         """What the decoder reads, beside each row of the encoder's output."""
         read = torch.tensor([[self.adapter.start, *self.tokens]], device=memory.device)
         return read.expand(len(memory), -1)
+
+    def record(self, with_encoder: bool) -> None:
+        """Keep the graph of the first pass, unless that has run, for the gradient of a choice."""
+        if "_first" not in vars(self):
+            self._unused = found = self._record(with_encoder)
+            self._first = self._of_decoder(found.seen), found.logits[0].detach()
 
     def recorded(self, with_encoder: bool) -> Recorded:
         """A pass for one backward pass, which frees its graph."""
@@ -106,8 +110,9 @@ class Translated:
 
     @cached_property
     def _first(self) -> tuple[Seen, Tensor]:
-        self._unused = found = self._record(self.with_encoder)
-        return self._of_decoder(found.seen), found.logits[0].detach()
+        with torch.no_grad(), watch(self.adapter.model) as seen:
+            logits = self.adapter.step_logits(self.memory, self.prefix(self.memory))
+        return seen, logits[0]
 
     def _of_decoder(self, seen: Seen) -> Seen:
         return seen.only(name for name in seen if not self.adapter.is_encoder(name))
