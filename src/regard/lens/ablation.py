@@ -17,7 +17,7 @@ from torch import Tensor
 from regard.lens.adapters import Reading, TranslatorAdapter
 from regard.lens.analysis import Analysis
 from regard.lens.capture import Cut, cut
-from regard.lens.decoding import continue_draft
+from regard.lens.decoding import continue_draft, decode_without
 from regard.lens.predictions.prediction import TOKENS
 from regard.lens.results import Without
 
@@ -148,7 +148,8 @@ def _generate(analysis: Analysis, last: Tensor, links: Sequence[Sequence[Link]])
         for row, steps in zip(chosen, hidden, strict=True)
     ]
     limits = [adapter.longest_output(memory.shape[1])] * len(rows)
-    rewritten = continue_draft(adapter, memory, begun, written, cuts, limits)
+    decode = decode_without(adapter, memory, cuts)
+    rewritten = continue_draft(adapter, decode, begun, written, limits)
     for row, tokens in zip(rows, rewritten, strict=True):
         instead[row] = tokens
     return instead

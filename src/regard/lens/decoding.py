@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -11,26 +11,38 @@ from torch import Tensor
 from regard.lens.adapters import TranslatorAdapter
 from regard.lens.capture import Cut, cut
 
+Decode = Callable[[list[int], Tensor, int], Tensor]
+"""The logits of some rows, by number, after each token of their prefixes from the given one on."""
+
+
+def decode_without(adapter: TranslatorAdapter, memory: Tensor, cuts: Sequence[Cut]) -> Decode:
+    """Decodes rows of the encoder's output, ``(rows, n, width)``, each with its own links cut."""
+
+    def logits(rows: list[int], prefix: Tensor, first: int) -> Tensor:
+        with cut(adapter.model, of_rows(cuts, rows)):
+            return adapter.step_logits(memory[rows], prefix.to(memory.device), first)
+
+    return logits
+
+
+def of_rows(cuts: Sequence[Cut], rows: Sequence[int]) -> list[Cut]:
+    """The cuts in these rows, which are numbered anew."""
+    return [replace(one, row=rows.index(one.row)) for one in cuts if one.row in rows]
+
 
 @torch.no_grad()
 def continue_draft(
     adapter: TranslatorAdapter,
-    memory: Tensor,
+    decode: Decode,
     begun: Sequence[Sequence[int]],
     draft: Sequence[int],
-    cuts: Sequence[Cut],
     limits: Sequence[int],
 ) -> list[list[int]]:
     """Each row of tokens, continued to the end token, which is left out, or to its limit.
 
     `draft` is the translation with nothing cut, used for speculative decoding: a cut mostly changes
     a word or two, so each pass checks the rest of the draft at once, and the next one starts where
-    a row departs from it.
-
-    Args:
-        memory: the encoder's output of each row, ``(rows, n, width)``.
-        begun: the first tokens of each row.
-        cuts: the links to cut, each in its row.
+    a row departs from it. `begun` are the first tokens of each row.
     """
     rows = [list(one) for one in begun]
     while left := [i for i, row in enumerate(rows) if not _done(row, adapter.end, limits[i])]:
@@ -38,11 +50,7 @@ def continue_draft(
         size = max(len(draft), *map(len, guesses))  # as cuts name rows of the whole draft
         prefix = [[adapter.start, *one, *[adapter.end] * (size - len(one))] for one in guesses]
         first = min(len(rows[i]) for i in left)
-        own = [replace(one, row=left.index(one.row)) for one in cuts if one.row in left]
-        with cut(adapter.model, own):
-            logits = adapter.step_logits(
-                memory[left], torch.tensor(prefix, device=memory.device), first
-            )
+        logits = decode(left, torch.tensor(prefix), first)
         for i, guess, chosen in zip(left, guesses, logits.argmax(-1).tolist(), strict=True):
             row = rows[i]
             while not _done(row, adapter.end, limits[i]):

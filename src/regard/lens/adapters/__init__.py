@@ -1,12 +1,19 @@
 """How the lens runs a model: one adapter for each kind."""
 
 from regard.lens.adapters.adapter import (
-    LastStep,
     ModelAdapter,
     Reading,
+    Resumed,
     StackAdapter,
     TranslatorAdapter,
     writes_for,
 )
 
-__all__ = ["LastStep", "ModelAdapter", "Reading", "StackAdapter", "TranslatorAdapter", "writes_for"]
+__all__ = [
+    "ModelAdapter",
+    "Reading",
+    "Resumed",
+    "StackAdapter",
+    "TranslatorAdapter",
+    "writes_for",
+]

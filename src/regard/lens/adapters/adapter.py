@@ -101,8 +101,8 @@ class ModelAdapter(ABC):
         """The static vector of each token, ``(vocabulary, width)``."""
 
 
-LastStep = Callable[[int], Tensor]
-"""The logits of so many equal rows, ``(rows, vocabulary)``."""
+Resumed = Callable[[Tensor, int], Tensor]
+"""The logits after each of some tokens ``(rows, t)``, from the given one on."""
 
 
 class TranslatorAdapter(ModelAdapter):
@@ -156,11 +156,10 @@ class TranslatorAdapter(ModelAdapter):
     def target_words(self, tokens: Sequence[int]) -> Words:
         """The words of a translation, behind its start token."""
 
-    def last_step(self, seen: Seen, memory: Tensor, prefix: Sequence[int]) -> LastStep | None:
-        """A function that computes the logits after a prefix again, reading only its last token.
+    def resumed(self, seen: Seen, memory: Tensor, length: int) -> Resumed | None:
+        """A function that decodes tokens behind the first `length` of a prefix.
 
-        From what the decoder was seen to attend to, so links can be cut in that row alone. None
-        where the decoder cannot continue from there.
+        From the keys and values that the decoder was seen to have. None where it cannot resume.
         """
         return None
 

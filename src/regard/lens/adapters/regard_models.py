@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from regard.attention import causal, padding
 from regard.lens.adapters.adapter import (
     BEAM,
-    LastStep,
     Reading,
+    Resumed,
     StackAdapter,
     TranslatorAdapter,
     or_named,
@@ -60,24 +60,22 @@ class RegardTranslator(TranslatorAdapter):
     def step_logits(self, memory: Tensor, prefix: Tensor, first: int = 0) -> Tensor:
         return self.model.logits(self.model.decode(prefix, memory)[:, first:])
 
-    def last_step(self, seen: Seen, memory: Tensor, prefix: Sequence[int]) -> LastStep | None:
-        length = len(prefix) - 1
+    def resumed(self, seen: Seen, memory: Tensor, length: int) -> Resumed | None:
         if length == 0:
             return None
         names = [f"decoder.blocks.{i}" for i in range(len(self.model.decoder.blocks))]
         own = [seen[f"{name}.attention"] for name in names]
         cross = [seen[f"{name}.cross"] for name in names]
 
-        def logits(rows: int) -> Tensor:
-            cache = self.model.cache()
+        def logits(tokens: Tensor, first: int) -> Tensor:
+            rows, cache = len(tokens), self.model.cache()
             cache.length = length
             for block, look, read in zip(cache.blocks, own, cross, strict=True):
                 past = (look.k[:, :, :length], look.v[:, :, :length])
                 block.own.append(*(x.expand(rows, -1, -1, -1) for x in past))
                 block.memory.append(*(x.expand(rows, -1, -1, -1) for x in (read.k, read.v)))
-            last = torch.tensor(prefix[-1:], device=memory.device).expand(rows, 1)
-            hidden = self.model.decode(last, memory.expand(rows, -1, -1), cache=cache)
-            return self.model.logits(hidden[:, 0])
+            hidden = self.model.decode(tokens, memory.expand(rows, -1, -1), cache=cache)
+            return self.model.logits(hidden[:, first:])
 
         return logits
 

@@ -14,9 +14,9 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from regard.errors import OptionError, WordError
-from regard.lens.adapters import LastStep, Reading, TranslatorAdapter
+from regard.lens.adapters import Reading, Resumed, TranslatorAdapter
 from regard.lens.capture import Cut, Seen, cut, watch
-from regard.lens.decoding import continue_draft
+from regard.lens.decoding import Decode, continue_draft, decode_without
 from regard.lens.predictions.prediction import (
     Axis,
     Prediction,
@@ -258,21 +258,38 @@ class TranslationPrediction(Prediction):
         return self.adapter.step_logits(memory, self.translated.prefix(memory), self.step)[:, 0]
 
     def logits_without(self, cuts: Sequence[Sequence[Cut]]) -> Float[Tensor, "rows choices"]:
-        last = self._last_step
-        if last is not None and all(self._in_last_row(one) for links in cuts for one in links):
-            with cut(self.model, in_rows([[x.behind(self.step) for x in one] for one in cuts])):
-                return last(len(cuts))
+        resumed = self._resumed(cuts)
+        if resumed is not None:
+            last = torch.tensor([self.prefix[-1:]] * len(cuts), device=self.memory.device)
+            with cut(self.model, self._behind(cuts)):
+                return resumed(last, 0)[:, 0]
         memory = self._memory_without(cuts)
         with cut(self.model, self._in_decoder(cuts)):
             return self._decode(memory)
 
-    @cached_property
-    def _last_step(self) -> LastStep | None:
-        """Runs the last row of the decoder alone; those before it do not depend on its links."""
-        return self.adapter.last_step(self.translated.seen, self.memory, self.prefix)
+    def _resumed(self, cuts: Sequence[Sequence[Cut]]) -> Resumed | None:
+        """Decodes from this step on, if none of the links is of a row before it."""
+        if any(self._in_encoder(x) or x.first < self.step for links in cuts for x in links):
+            return None
+        return self.adapter.resumed(self.translated.seen, self.memory, self.step)
 
-    def _in_last_row(self, one: Cut) -> bool:
-        return not self._in_encoder(one) and one.first >= self.step
+    def _decode_without(self, cuts: Sequence[Sequence[Cut]]) -> Decode:
+        """Decodes with each set of links cut in its own row."""
+        resumed = self._resumed(cuts)
+        if resumed is None:
+            memory = self._memory_without(cuts)
+            return decode_without(self.adapter, memory, self._in_decoder(cuts))
+
+        def logits(rows: list[int], prefix: Tensor, first: int) -> Tensor:
+            tokens = prefix[:, self.step :].to(self.memory.device)
+            with cut(self.model, self._behind([cuts[row] for row in rows])):
+                return resumed(tokens, first - self.step)
+
+        return logits
+
+    def _behind(self, cuts: Sequence[Sequence[Cut]]) -> list[Cut]:
+        """The links of the rows from this step on, counted from there."""
+        return in_rows([[one.behind(self.step) for one in links] for links in cuts])
 
     def _decode(self, memory: Float[Tensor, "rows n width"]) -> Float[Tensor, "rows choices"]:
         prefix = torch.tensor([self.prefix], device=memory.device).expand(len(memory), -1)
@@ -323,17 +340,15 @@ class TranslationPrediction(Prediction):
         others = [token for token in names if token != self.token]
         if not others and not cuts:
             return names, []
-        memory = self._memory_without([*([] for _ in others), *cuts])
-        size = len(self.prefix)
-        longest = self.adapter.longest_output(memory.shape[1])
-        limits = [min(longest, size - 1 + PIECES)] * len(others) + [longest] * len(cuts)
+        begun = [[*self.prefix[1:], one] for one in (*others, *first)]
+        longest = self.adapter.longest_output(self.memory.shape[1])
+        limits = [min(longest, len(self.prefix) - 1 + PIECES)] * len(others)
         rows = continue_draft(
             self.adapter,
-            memory,
-            [[*self.prefix[1:], one] for one in (*others, *first)],
+            self._decode_without([*([] for _ in others), *cuts]),
+            begun,
             self.translated.tokens,
-            self._in_decoder([*([] for _ in others), *cuts]),
-            limits,
+            [*limits, *[longest] * len(cuts)],
         )
         for token, row in zip(others, rows, strict=False):
             names[token] = self._name(token, row)
