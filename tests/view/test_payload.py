@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import zlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -110,6 +112,14 @@ def test_nothing_in_it_can_end_the_script(samples: Any) -> None:
         "</script>", "<!--", "\ud800",
     ]  # fmt: skip
     assert view.html().count("</script>") == 2
+
+
+def test_a_page_holds_the_whole_payload(samples: Any) -> None:
+    view = samples.translation()
+    held = re.search(r'id="payload">([^<]*)<', view.html())
+    assert held is not None
+    found = json.loads(zlib.decompress(base64.b64decode(held[1])))
+    assert found == json.loads(json.dumps(view.payload()))
 
 
 def test_saved_steps_are_those_of_the_look(samples: Any) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import zlib
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -54,9 +55,14 @@ def _document(payload: Mapping[str, Any], title: str, head: str, end: str) -> st
         '<meta name="referrer" content="no-referrer">'
         f"<title>{html.escape(title)}</title>{head}</head>\n"
         '<body><div id="page"></div>\n'
-        f'<script type="application/json" id="payload">{text_of(payload)}</script>\n'
+        f'<script type="application/octet-stream" id="payload">{compressed(payload)}</script>\n'
         f"{end}</body></html>\n"
     )
+
+
+def compressed(payload: Mapping[str, Any]) -> str:
+    """The payload as JSON, deflated, in base64; a third smaller, and nothing can end the script."""
+    return base64.b64encode(zlib.compress(text_of(payload).encode())).decode("ascii")
 
 
 def source(name: str) -> str:

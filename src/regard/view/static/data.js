@@ -66,8 +66,14 @@
  */
 
 const UNIT = 65535;
-/** @type {PagePayload} */
-const PAYLOAD = JSON.parse(document.getElementById("payload")?.textContent ?? "");
+/** @type {PagePayload} The payload of the page, once it is inflated. */
+let PAYLOAD;
+
+/** @returns {Promise<PagePayload>} */
+function inflated() {
+  const data = new Blob([bytes(document.getElementById("payload")?.textContent ?? "")]);
+  return new Response(data.stream().pipeThrough(new DecompressionStream("deflate"))).json();
+}
 
 /** @param {string} text @returns {ArrayBuffer} */
 function bytes(text) {

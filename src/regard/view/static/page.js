@@ -294,8 +294,8 @@ function refocus(root, focus) {
   (found[0] ?? found[1])?.focus({ preventScroll: true });
 }
 
-show(
-  /** @type {Element} */ (document.getElementById("page")),
-  PAYLOAD,
-  PAYLOAD.served ? server(PAYLOAD.served.examples) : null,
-);
+void inflated().then((payload) => {
+  PAYLOAD = payload;
+  const root = /** @type {Element} */ (document.getElementById("page"));
+  show(root, payload, payload.served ? server(payload.served.examples) : null);
+});
