@@ -50,6 +50,38 @@ def test_the_figure_tells_the_finding(tired: Why) -> None:
     assert len(repr(figure)) < 80
 
 
+def test_a_cut_that_changes_the_number_of_words_shows_the_new_sentence() -> None:
+    lens = Lens.open("pocket-en-de")
+    for text, word, key, shorter in (
+        (TIRED, "nicht", "didn't", True),
+        ("I will go home if you don't stay.", "gehe", "go", False),
+    ):
+        why = lens.why(text, word, most=0, control=0)
+        after = next(one.text for one in why.words if one.word == key)
+        assert after is not None
+        assert len(after.split()) != len(why.written.split())
+        figure = why.view()
+        [found] = figure.findings
+        read = found.reads[found.find(key)]
+        assert spaceless("".join(read.output)) == spaceless(after)
+        assert read.output[read.places.index(found.position)] == read.writes
+        kept = {a: b for a, b in zip(read.places, read.output, strict=True) if a >= 0}
+        changed = [i for i, one in kept.items() if found.output[i] != one]
+        assert changed == [found.position]
+        assert (len(found.output) > len(read.output), -1 in read.places) == (shorter, not shorter)
+        shown = texts(figure.svg(word=key, cut=True))
+        at = shown.index(found.labels["reads"])
+        start = max(i for i in range(at) if shown[i : i + 1] == read.output[:1])
+        drawn = shown[start:at]
+        struck = drawn.index(word)  # below the word that took its place
+        assert [*drawn[:struck], *drawn[struck + 1 :]][: len(read.output)] == read.output
+        assert after in re.sub(r"\s+", " ", figure.text())
+
+
+def spaceless(text: str) -> str:
+    return re.sub(r"\s", "", text)
+
+
 def test_every_cut_has_the_probabilities_of_the_alternatives(tired: Why) -> None:
     names = [word for word, _ in tired.alternatives]
     assert names[:2] == ["es", "sie"]

@@ -106,6 +106,32 @@ def test_cutting_changes_headline_word_and_bars(page: Any, why: Why) -> None:
     assert headline(page) == "When it writes es, it looks back at animal."
 
 
+@pytest.mark.parametrize("padding", [0, 40])
+def test_a_cut_may_change_the_number_of_words(opened: Opened, why: Why, padding: int) -> None:
+    """In the figure, and in the running text of a long input."""
+    data = json.loads(json.dumps(why.figure_data()))
+    animal = why.words.index(why.looked_at)
+    after = "Das Tier überquerte die Straße nicht, weil dieses sehr alte Tier müde war."
+    data["words"][animal].update(text=after, writes="dieses")
+    data["words"] += padding * data["words"][-1:]
+    page = opened(View(findings=[data]).html())
+    for element in ("span.word", "button.word"):
+        assert page.locator(f"{element}[data-written]").count() > 0
+    page.click(".scissors")
+    words = page.eval_on_selector_all(
+        "[data-written]", "all => all.map(one => one.firstChild.textContent)"
+    )
+    assert "".join(words) == after.replace(" ", "")
+    struck = page.locator(".word.flip s").all_inner_texts()
+    assert struck == ["es"]
+    flips = page.locator(".word.flip").evaluate_all("a => a.map(b => b.firstChild.textContent)")
+    assert flips == ["dieses", "sehr", "alte", "Tier"]
+    if not padding:
+        assert page.locator(".ribbon.cut").count() == 1
+    page.click(".scissors")
+    assert page.locator("[data-written]").count() == len(why.output_words)
+
+
 def test_columns_cut_and_words_select(page: Any, why: Why) -> None:
     page.click("[data-column='7']")
     now, before = percent(why.words[7].probability), percent(why.probability)

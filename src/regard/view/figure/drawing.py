@@ -83,16 +83,16 @@ class Figure:
         shown = self._by_worth()
         order = sorted(shown)
         source = [reads[i].word for i in order]
-        output = self.read.output if self.cut else found.output
+        output, places = self._output()
         size = size_for((source, output), width)
         above = place(source, width, size, wanted=[order.index(i) for i in shown])
-        below = place(output, width, size, wanted=[found.written_at], most=4)
+        below = place(output, width, size, wanted=[places.index(found.written_at)], most=4)
         pitch = size * 1.75
         top = (22 if labels else 0) + pitch / 2
         rows = max(one.line for one in above) + 1
         bottom = top + rows * pitch + (REACH if labels else SHORT)
         at = {order[one.number]: one for one in above if one.number >= 0}
-        to = {one.number: one for one in below if one.number >= 0}
+        to = {places[one.number]: one for one in below if one.number >= 0}
         one, other = at[self.selected], to[found.written_at]
         first = top + one.line * pitch + pitch / 2 - 1
         ends = one.x, first, other.x, bottom + other.line * pitch - pitch / 2 + 1
@@ -167,14 +167,23 @@ class Figure:
         looked = f"{self.read.looked:.2f}"
         return box + text(looked, x, y, size=14, weight=600, anchor="middle", colour=colour)
 
+    def _output(self) -> tuple[Sequence[str], Sequence[int]]:
+        """The words of the output, and their places in it before the cut."""
+        if self.cut:
+            return self.read.output, self.read.places
+        return self.found.output, range(len(self.found.output))
+
     def _written(self, one: Placed, y: Number, size: Number, *, strike: bool) -> str:
         """A word of the output; one that a cut changes has what was written before below it."""
-        role = "on" if one.number == self.found.written_at else ""
-        before = self.found.output[one.number] if one.number >= 0 else ""
-        if one.number < 0 or not self.cut or self.read.output[one.number] == before:
-            return _word(one, y, size, role)
+        if one.number < 0:
+            return _word(one, y, size)
+        words, places = self._output()
+        was = places[one.number]
+        before = self.found.output[was] if was >= 0 else ""
+        if words[one.number] == before:
+            return _word(one, y, size, "on" if was == self.found.written_at else "")
         mark = ""
-        if strike:
+        if strike and before:
             old, below = plain(before), y + 0.78 * size + 9
             half = text_width(old, 12) / 2
             mark = text(old, one.x, below, size=12, anchor="middle", colour="soft")

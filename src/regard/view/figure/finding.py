@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from typing import Any
 
 from regard.errors import WordError
@@ -26,6 +27,8 @@ WRITING = ("translation", "next")
 COLUMNS = 16
 """Input words with bars of their own."""
 _TWICE = re.compile(r"#\d+$")
+_WORD = re.compile(r"\w+(?:['’\-]\w+)*|[^\w\s]")
+"""A word or a punctuation mark, as a lens divides the output."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Read:
     """Whether the links were cut: of a long text only those to the words that seem to matter."""
     output: list[str]
     """The words of the output after the cut."""
+    places: list[int]
+    """Of each of them, the place of the word before the cut that it is or replaces; −1 if new."""
     headline: list[Span]
     """When its link is selected."""
     cut_headline: list[Span]
@@ -187,6 +192,7 @@ def _read(why: Data, names: Sequence[str], i: int, selected: int) -> Read:
     one = why["words"][i]
     flips = one["text"] is not None and bool(one["writes"].strip())
     writes = clean(one["writes"].strip()) if flips else clean(why["word"])
+    output, places = _output(why, one, writes) if flips else _unchanged(why)
     return Read(
         word=names[i],
         special=one["special"],
@@ -199,24 +205,42 @@ def _read(why: Data, names: Sequence[str], i: int, selected: int) -> Read:
         flips=flips,
         writes=writes,
         measured=one["measured"],
-        output=_output(why, one, flips, writes),
+        output=[clean(word) for word in output],
+        places=places,
         headline=_headline(why, names, i, selected),
         cut_headline=_cut_headline(why, names[i], one, flips, writes),
         cut_caption=_cut_caption(why, one, flips, writes),
     )
 
 
-def _output(why: Data, one: Data, flips: bool, writes: str) -> list[str]:
-    """The words of the output after a cut, in the places they had if their number is the same."""
-    before: list[str] = list(why["output_words"]) or [why["word"]]
-    at = why["position"] if why["output_words"] else 0
-    if flips and why["output_words"] and why["written"].split() == before:
-        after = one["text"].split()
-        if len(after) == len(before):
-            return [clean(word) for word in after]
-    if flips:
-        before[at] = writes + before[at][len(before[at].rstrip(MARKS)) :]
-    return [clean(word) for word in before]
+def _unchanged(why: Data) -> tuple[list[str], list[int]]:
+    words = list(why["output_words"]) or [why["word"]]
+    return words, list(range(len(words)))
+
+
+def _output(why: Data, one: Data, writes: str) -> tuple[list[str], list[int]]:
+    """The words of the output after a cut that changes it, and their `Read.places`.
+
+    Up to the word in question the output is the same; the next word stands in its place. Those
+    behind it are compared, and runs of as many words replace each other.
+    """
+    before = list(why["output_words"])
+    if not before:
+        return [writes], [0]
+    at, rest, after = why["position"], one["text"], []
+    for word in before[:at]:
+        if not rest.startswith(word):
+            break
+        rest = rest[len(word) :].lstrip()
+        after.append(word)
+    same = len(after)
+    after += _WORD.findall(rest) or [writes]
+    places = [*range(same), at, *[-1] * (len(after) - same - 1)]
+    behind = SequenceMatcher(None, before[at + 1 :], after[same + 1 :], autojunk=False)
+    for _, i, i_end, j, j_end in behind.get_opcodes():
+        if i_end - i == j_end - j:
+            places[same + 1 + j : same + 1 + j_end] = range(at + 1 + i, at + 1 + i_end)
+    return after, places
 
 
 def _headline(why: Data, names: Sequence[str], i: int, selected: int) -> list[Span]:

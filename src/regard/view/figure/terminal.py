@@ -104,7 +104,8 @@ def _matters(found: Finding) -> Iterator[Text]:
     most = max(real, key=lambda one: one.matters)
     if most.flips and found.kind == "translation":
         yield Text("")
-        yield _line(most.output, {found.position: f"reverse {CUT}"})[0]
+        at = most.places.index(found.position)
+        yield _line(most.output, {at: f"reverse {CUT}"})[0]
 
 
 def _bar(name: str, width: int, share: Number, style: str, note: str = "") -> Text:

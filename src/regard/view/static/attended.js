@@ -60,8 +60,8 @@ function attended(reader, text, unit) {
       writes: "",
       measured: false,
     };
-    /** @type {Pick<Read, "output" | "headline" | "cut_headline" | "cut_caption">} */
-    const later = { output: [], headline: [], cut_headline: [], cut_caption: [] };
+    /** @type {Pick<Read, "output" | "places" | "headline" | "cut_headline" | "cut_caption">} */
+    const later = { output: [], places: [], headline: [], cut_headline: [], cut_caption: [] };
     return { word: label, special: place < 0, looked, layer, head, ...none, ...later };
   });
   const { explained } = reader.payload;

@@ -19,15 +19,15 @@ function links(scene) {
     dir: direction(finding.text),
   });
   for (const i of shown) above.append(readWord(scene, shown, i));
-  const written = state.cut ? read.output : finding.output;
+  const written = outputWords(scene);
   const below = make("div.line.below", {
     role: "group",
     "aria-label": finding.labels.writes,
-    dir: direction(written.join(" ")),
+    dir: direction(written.map(({ word }) => word).join(" ")),
   });
-  written.forEach((_, i) => below.append(writtenWord(scene, written, i)));
+  for (const one of written) below.append(writtenWord(scene, one));
   const drawing = draw("svg", { class: "ribbons", "aria-hidden": "true" });
-  const many = written.some((_, i) => i !== finding.position && can.canWrite(i));
+  const many = finding.output.some((_, i) => i !== finding.position && can.canWrite(i));
   const attends = make(
     "button.aside",
     { "data-focus": "asks", onclick: () => select({ asks: state.word }) },
@@ -101,22 +101,34 @@ function readWord({ finding, state, select }, shown, i) {
   );
 }
 
-/** @param {Scene} scene @param {string[]} written @param {number} i */
-function writtenWord({ finding, state, select, can }, written, i) {
-  const own = i === finding.position;
-  const changed = state.cut && written[i] !== finding.output[i];
-  const kind = changed ? "word flip" : own ? "word on" : "word";
-  const children = changed
-    ? [written[i], make("s", { "aria-label": `before: ${finding.output[i]}` }, finding.output[i])]
-    : [written[i]];
-  const attributes = { class: kind, dir: "auto", "data-written": i, title: written[i] };
-  if (!can.canWrite(i)) return make("span", attributes, ...children);
+/** @typedef {{word: string, place: number}} OutputWord its place before a cut, −1 if it is new */
+
+/**
+ * The words of the output as they are shown.
+ * @param {Scene} scene
+ * @returns {OutputWord[]}
+ */
+function outputWords({ finding, state }) {
+  if (!state.cut) return finding.output.map((word, place) => ({ word, place }));
+  const { output, places } = finding.reads[state.word];
+  return output.map((word, i) => ({ word, place: places[i] }));
+}
+
+/** @param {Scene} scene @param {OutputWord} one */
+function writtenWord({ finding, select, can }, { word, place }) {
+  const own = place === finding.position;
+  const before = finding.output[place];
+  const kind = word !== before ? "word flip" : own ? "word on" : "word";
+  const struck =
+    word === before || place < 0 ? null : make("s", { "aria-label": `before: ${before}` }, before);
+  const attributes = { class: kind, dir: "auto", "data-written": place, title: word };
+  if (place < 0 || !can.canWrite(place)) return make("span", attributes, word, struck);
   const pick = {
-    "data-focus": `written ${i}`,
+    "data-focus": `written ${place}`,
     "aria-pressed": String(own),
-    onclick: () => select({ written: i }),
+    onclick: () => select({ written: place }),
   };
-  return make("button", { ...attributes, ...pick }, ...children);
+  return make("button", { ...attributes, ...pick }, word, struck);
 }
 
 /** @param {boolean} cut */

@@ -15,6 +15,7 @@
  * @property {string} writes
  * @property {boolean} measured
  * @property {string[]} output
+ * @property {number[]} places
  * @property {Span[]} headline
  * @property {Span[]} cut_headline
  * @property {Span[]} cut_caption

@@ -88,11 +88,11 @@ function asking(finding, i, can) {
  * @param {Scene} scene
  */
 function written(scene) {
-  const { finding, state } = scene;
-  const words = state.cut ? finding.reads[state.word].output : finding.output;
-  const line = make("div.text.written", { dir: direction(words.join(" ")) });
-  words.forEach((_, i) => line.append(writtenWord(scene, words, i), " "));
-  return make("div", make("p.label", finding.labels.writes), line);
+  const words = outputWords(scene);
+  const dir = direction(words.map(({ word }) => word).join(" "));
+  const line = make("div.text.written", { dir });
+  for (const one of words) line.append(writtenWord(scene, one), " ");
+  return make("div", make("p.label", scene.finding.labels.writes), line);
 }
 
 /**
