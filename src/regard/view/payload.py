@@ -272,14 +272,10 @@ def _kept_keys(
     heads, queries, _ = weights.shape
     if count <= WHOLE:
         return np.broadcast_to(np.arange(count), (heads, count))
-    best = np.argsort(-weights, -1, kind="stable")[:, :, :STRONGEST].reshape(heads, -1)
-    kept: list[list[int]] = []
+    ranks = np.argsort(np.argsort(-weights, -1, kind="stable"), -1).min(1)
+    ranks[:, chosen] = -1
     room = min(count, len(chosen) + STRONGEST * queries)
-    for row in best.tolist():
-        found = dict.fromkeys([*chosen, *row])
-        spare = (i for i in range(count) if i not in found)
-        kept.append(sorted([*found, *(next(spare) for _ in range(room - len(found)))]))
-    return np.array(kept)
+    return np.sort(np.argsort(ranks, -1, kind="stable")[:, :room])
 
 
 def _explained(explained: Explained, texts: Mapping[str, Text]) -> dict[str, Any]:

@@ -83,9 +83,6 @@ class _Box:
     width: float
     height: float
 
-    def holds(self, x: float, y: float) -> bool:
-        return self.x <= x <= self.x + self.width and self.y <= y <= self.y + self.height
-
     def meets(self, other: _Box) -> bool:
         return (
             self.x < other.x + other.width
@@ -151,8 +148,9 @@ def _boxes(
     names: list[str], origin: tuple[float, float], ends: list[tuple[float, float]]
 ) -> list[_Box]:
     """A position for each label just beyond its tip, rotated away from others it would cover."""
+    from_x, from_y = origin
     shafts = [
-        (origin[0] + (x - origin[0]) * part / 24, origin[1] + (y - origin[1]) * part / 24)
+        _Box(from_x + (x - from_x) * part / 24, from_y + (y - from_y) * part / 24, 0.0, 0.0)
         for x, y in ends
         for part in range(25)
     ]
@@ -167,6 +165,6 @@ def _boxes(
             middle = x + reach_x * (9 + width / 2), y + reach_y * (7 + height / 2)
             box = _Box(middle[0] - width / 2, middle[1] - height / 2, width, height)
             clashes = 10 * sum(box.meets(other) for other in boxes)
-            found.append((clashes + sum(box.holds(*point) for point in shafts), box))
+            found.append((clashes + sum(box.meets(point) for point in shafts), box))
         boxes.append(min(found, key=lambda each: each[0])[1])  # of equal ones, the first
     return boxes

@@ -228,21 +228,17 @@ class View:
             return {self.explained.text: _tokens(text, [self.explained.word])}
         if isinstance(words, str):
             raise OptionError(f"save: steps expected a list of words, got one text {words!r}")
-        wanted = list(words)
-        chosen_tokens: dict[str, list[int]] = {}
-        missed: dict[str | int, list[WordError]] = {word: [] for word in wanted}
-        for name, text in self.texts.items():
-            there = []
-            for word in wanted:
+        found: dict[str, list[int]] = {name: [] for name in self.texts}
+        for word in words:
+            errors = []
+            for name, text in self.texts.items():
                 try:
-                    there.append(text.find(word, "save: steps"))
+                    found[name].append(text.find(word, "save: steps"))
                 except WordError as error:
-                    missed[word].append(error)
-            chosen_tokens[name] = _tokens(text, there)
-        for errors in missed.values():
+                    errors.append(error)
             if errors and len(errors) == len(self.texts):
                 raise errors[0]
-        return chosen_tokens
+        return {name: _tokens(self.texts[name], there) for name, there in found.items()}
 
 
 def _tokens(text: Text, words: Sequence[int]) -> list[int]:
