@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -26,17 +25,6 @@ BLOCKS = 16
 PIXELS = 256
 """Rows and columns of a drawn matrix."""
 INKS = PALETTE[:7]
-
-
-@runtime_checkable
-class Part(Protocol):
-    """One part of a view: described once, shown in a terminal and as a picture."""
-
-    def text(self) -> str:
-        """The part as text."""
-
-    def picture(self) -> Picture:
-        """The part as a picture."""
 
 
 def measured(measures: Measures, sentence: str = "") -> Table:

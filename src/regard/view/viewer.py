@@ -20,13 +20,15 @@ from regard.view.figure.drawing import Figure
 from regard.view.figure.finding import Finding, finding
 from regard.view.figure.wording import spans
 from regard.view.page import page
-from regard.view.parts import Part
 from regard.view.payload import Sparsity
 from regard.view.picture import Picture
 from regard.view.records import Compared, Explained, Layer, Measures, Text
 from regard.view.svg import Number
+from regard.view.table import Table
 
 T = TypeVar("T")
+Part = Figure | parts.Comparison | parts.Head | parts.Matrix | Table
+"""One part of a view, with `text` and `picture`."""
 FRAME = 860
 """Height of the page in a notebook, in pixels."""
 

@@ -1,5 +1,11 @@
 /** What a word that is read attends to, from the weights of the layers: a finding without cuts. */
 
+/** @type {Omit<Read, "word" | "special" | "looked" | "layer" | "head">} */
+const UNCUT = {
+  ...{ probability: 1, matters: 0, probabilities: [], flips: false, writes: "", measured: false },
+  ...{ output: [], places: [], headline: [], cut_headline: [], cut_caption: [] },
+};
+
 /**
  * The layers in which a text is read: its attention to itself, else to another text.
  * @param {Reader} reader
@@ -52,17 +58,7 @@ function attended(reader, text, unit) {
         if (row[i] > looked) [looked, layer, head] = [row[i], l, h];
       }),
     );
-    const none = {
-      probability: 1,
-      matters: 0,
-      probabilities: [],
-      flips: false,
-      writes: "",
-      measured: false,
-    };
-    /** @type {Pick<Read, "output" | "places" | "headline" | "cut_headline" | "cut_caption">} */
-    const later = { output: [], places: [], headline: [], cut_headline: [], cut_caption: [] };
-    return { word: label, special: place < 0, looked, layer, head, ...none, ...later };
+    return { ...UNCUT, word: label, special: place < 0, looked, layer, head };
   });
   const { explained } = reader.payload;
   const isExplained = explained?.text === text && explained.word === queries.list[unit].place;

@@ -25,48 +25,42 @@ function deeper(reader, payload, host, load, changed) {
   const panel = make("div.panel", { hidden: true });
   const element = make("section.deeper", names, panel);
 
-  function doors() {
+  /**
+   * What there is to open: name, label, whether it is there, and what makes it.
+   * @param {Finding | null} at
+   * @returns {[string, string, boolean, () => Node | Promise<Node>][]}
+   */
+  function doors(at) {
+    const compare = host !== null || payload.compared !== null;
+    if (at === null) return [["compare", "Two sentences", compare, comparison]];
+    const count = reader()?.payload.layers.reduce((sum, layer) => sum + layer.heads, 0);
     const layers = reader() !== null || host !== null;
-    const heads = reader()?.payload.layers.reduce((sum, layer) => sum + layer.heads, 0);
-    /** @type {[string, string, boolean][]} */
-    const all = [
-      [
-        "circuit",
-        "Strongest links",
-        finding !== null && (finding.circuit.length > 0 || canMeasure(finding)),
-      ],
-      ["heads", heads ? `All ${heads} heads` : "All heads", layers],
-      ["matrix", "Matrix", layers],
-      [
-        "measures",
-        "All measures",
-        finding !== null && (canMeasure(finding) || own(finding) !== null),
-      ],
-      ["layers", "Layer by layer", finding !== null],
-      ["compare", "Two sentences", host !== null || payload.compared !== null],
-      ["data", "Data", finding !== null],
+    const links = at.circuit.length > 0 || canMeasure(at);
+    const measures = canMeasure(at) || own(at) !== null;
+    const circuits = async () => circuit(await linked(at), state);
+    return [
+      ["circuit", "Strongest links", links, circuits],
+      ["heads", count ? `All ${count} heads` : "All heads", layers, () => heads(at, overviewView)],
+      ["matrix", "Matrix", layers, () => heads(at, matrixView)],
+      ["measures", "All measures", measures, async () => bars(await measured(at), "All measures")],
+      ["layers", "Layer by layer", true, () => layerByLayer(at)],
+      ["compare", "Two sentences", compare, comparison],
+      ["data", "Data", true, () => data(at)],
     ];
+  }
+
+  function buttons() {
     const focus = names.querySelector(":focus")?.getAttribute("data-focus") ?? "";
-    names.replaceChildren(
-      make("b", "Go deeper"),
-      ...all
-        .filter(([, , there]) => there)
-        .map(([name, label]) =>
-          make(
-            "button",
-            {
-              "data-focus": `door ${name}`,
-              "data-door": name,
-              "aria-expanded": String(open === name),
-              onclick: () => {
-                open = open === name ? "" : name;
-                show();
-              },
-            },
-            label,
-          ),
-        ),
-    );
+    const there = doors(finding).filter(([, , isThere]) => isThere);
+    const made = there.map(([name, label]) => {
+      const onclick = () => {
+        open = open === name ? "" : name;
+        show();
+      };
+      const marked = { "data-focus": `door ${name}`, "data-door": name, onclick };
+      return make("button", { ...marked, "aria-expanded": String(open === name) }, label);
+    });
+    names.replaceChildren(make("b", "Go deeper"), ...made);
     refocus(names, focus);
   }
 
@@ -80,24 +74,15 @@ function deeper(reader, payload, host, load, changed) {
   }
 
   function show() {
-    doors();
+    buttons();
     panel.hidden = open === "";
-    if (open === "") return;
     const [at, which] = [finding, open];
+    const door = doors(at).find(([name]) => name === which);
+    if (door === undefined) return;
     const fill = (/** @type {Node} */ made) => {
       if (at === finding && which === open) panel.replaceChildren(made);
     };
-    void view(at, which).then(fill, (error) => fill(failure(error)));
-  }
-
-  /** @param {Finding | null} at @param {string} which @returns {Promise<Node>} */
-  async function view(at, which) {
-    if (at === null || which === "compare") return comparison();
-    if (which === "circuit") return circuit(await linked(at), state);
-    if (which === "layers") return layerByLayer(at);
-    if (which === "data") return data(at);
-    if (which === "measures") return bars(await measured(at), "All measures");
-    return heads(await read(), at, which);
+    void (async () => door[3]())().then(fill, (error) => fill(failure(error)));
   }
 
   async function read() {
@@ -130,32 +115,33 @@ function deeper(reader, payload, host, load, changed) {
 
   /**
    * All heads, or the matrix of one; the first opens the second.
-   * @param {Reader} from
    * @param {Finding} at
-   * @param {string} which
+   * @param {(context: Context) => Shown} made
    */
-  function heads(from, at, which) {
+  async function heads(at, made) {
+    const from = await read();
     const place = spot(from, at, state);
+    /** @type {Shown} */
+    let current;
+    const box = make("div.heads");
+    /** @type {Context} */
     const context = {
       reader: from,
       state: place,
       colours: () => colours(isDark()),
-      set: (/** @type {object} */ patch) => {
+      set: (patch) => {
         Object.assign(place, patch);
-        if ("view" in patch && patch.view === "matrix") shown(matrixView(context));
+        if (patch.view === "matrix") shown(matrixView(context));
         else current.update();
       },
     };
-    /** @type {Shown} */
-    let current;
-    const box = make("div.heads");
     /** @param {Shown} view */
     function shown(view) {
       current = view;
       box.replaceChildren(view.element);
       requestAnimationFrame(() => view.update());
     }
-    shown(which === "matrix" ? matrixView(context) : overviewView(context));
+    shown(made(context));
     return box;
   }
 
@@ -175,7 +161,7 @@ function deeper(reader, payload, host, load, changed) {
       if (open === "" && payload.explained !== null && finding?.kind === "attention")
         open = "measures";
       if (open === "" && payload.compared !== null) open = "compare";
-      if (open === "compare" && panel.childElementCount > 0) doors();
+      if (open === "compare" && panel.childElementCount > 0) buttons();
       else show();
     },
   };
