@@ -72,11 +72,13 @@ def links(
         fill, weight = (
             (INK, None) if focused is None else (INK, 600) if i in focused else (DIM, None)
         )
-        marks.append(_word(word, near - GAP, starts[i], fill, weight, "left"))
+        marks.append(label(word, near - GAP, starts[i], size=WORD_SIZE, room=WORD_ROOM,
+                           anchor="end", fill=fill, weight=weight, class_="left"))  # fmt: skip
     received = kept.max(axis=(0, 1)) / (kept.max() or 1)
     for j, word in enumerate(to_words):
         fill = INK if focused is None else mix(DIM, INK, float(received[j]))
-        marks.append(_word(word, far + GAP, ends[j], fill, None, "right"))
+        marks.append(label(word, far + GAP, ends[j], size=WORD_SIZE, room=WORD_ROOM,
+                           fill=fill, class_="right"))  # fmt: skip
     edge: Number = far + GAP + math.ceil(min(widest(to_words, WORD_SIZE), WORD_ROOM))
     if focused is not None and len(focused) == 1:
         text, edge = _numbers(kept[:, focused[0]], inks, ends, edge)
@@ -172,20 +174,6 @@ def _strands(
                 strands.append(tag("path", class_="link", d=d, stroke_width=width, opacity=opacity))
         groups.append(tag("g", *strands, fill="none", stroke=ink) if strands else "")
     return "".join(groups)
-
-
-def _word(word: str, x: Number, y: Number, fill: str, weight: int | None, side: str) -> str:
-    return label(
-        word,
-        x,
-        y,
-        size=WORD_SIZE,
-        room=WORD_ROOM,
-        anchor="end" if side == "left" else "start",
-        fill=fill,
-        weight=weight,
-        class_=side,
-    )
 
 
 def _numbers(

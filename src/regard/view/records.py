@@ -68,26 +68,18 @@ class Text:
 
     def units(self, tokens: bool = False) -> list[Unit]:
         """The units of a view: words and single special tokens; or all tokens."""
-        if tokens:
-            return [
-                Unit(token, (i,), place)
-                for i, (token, place) in enumerate(zip(self.tokens, self.places, strict=True))
-            ]
-        members: dict[tuple[int, int], list[int]] = {}
+        members: dict[tuple[int, bool, int], list[int]] = {}
         for i, place in enumerate(self.places):
-            members.setdefault((place, i if place == SPECIAL else 0), []).append(i)
+            alone = tokens or place == SPECIAL
+            members.setdefault((place, alone, i if alone else 0), []).append(i)
         return [
-            Unit(
-                self.tokens[those[0]] if place == SPECIAL else self.words[place],
-                tuple(those),
-                place,
-            )
-            for (place, _), those in members.items()
+            Unit(self.tokens[those[0]] if alone else self.words[place], tuple(those), place)
+            for (place, alone, _), those in members.items()
         ]
 
-    def find(self, word: str | int, where: str, occurrence: int = 1) -> int:
-        """The index of a word, given as text (by default its first occurrence) or as an index."""
-        return find_word(self.words, word, occurrence, f"{where}: ")
+    def find(self, word: str | int, where: str) -> int:
+        """The index of a word, given as text (its first occurrence) or as an index."""
+        return find_word(self.words, word, where=f"{where}: ")
 
 
 @dataclass(frozen=True)

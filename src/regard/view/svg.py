@@ -9,6 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 from functools import cache
+from itertools import accumulate
 from xml.sax import saxutils
 
 # mypy takes an int for a float; beartype, which checks the annotations during tests, does not.
@@ -129,12 +130,7 @@ def shorten(text: str, room: Number, size: Number = TEXT_SIZE) -> str:
     if text_width(text, size) <= room:
         return text
     left = room - text_width("…", size)
-    kept = 0
-    for character in text:
-        left -= text_width(character, size)
-        if left < 0:
-            break
-        kept += 1
+    kept = sum(end * size / 1000 <= left for end in accumulate(map(_em, text)))
     return text[:kept].rstrip(" \u200d") + "…"
 
 
