@@ -55,14 +55,16 @@ def _document(payload: Mapping[str, Any], title: str, head: str, end: str) -> st
         '<meta name="referrer" content="no-referrer">'
         f"<title>{html.escape(title)}</title>{head}</head>\n"
         '<body><div id="page"></div>\n'
-        f'<script type="application/octet-stream" id="payload">{compressed(payload)}</script>\n'
+        f'<script type="application/json" id="payload">{compressed(payload)}</script>\n'
         f"{end}</body></html>\n"
     )
 
 
 def compressed(payload: Mapping[str, Any]) -> str:
-    """The payload as JSON, deflated, in base64; a third smaller, and nothing can end the script."""
-    return base64.b64encode(zlib.compress(text_of(payload).encode())).decode("ascii")
+    """The payload as JSON; all but the weights, which are small as they are, deflated in base64."""
+    rest = {name: value for name, value in payload.items() if name != "layers"}
+    deflated = base64.b64encode(zlib.compress(text_of(rest).encode())).decode("ascii")
+    return text_of({"layers": payload["layers"], "deflated": deflated})
 
 
 def source(name: str) -> str:

@@ -70,9 +70,12 @@ const UNIT = 65535;
 let PAYLOAD;
 
 /** @returns {Promise<PagePayload>} */
-function inflated() {
-  const data = new Blob([bytes(document.getElementById("payload")?.textContent ?? "")]);
-  return new Response(data.stream().pipeThrough(new DecompressionStream("deflate"))).json();
+async function inflated() {
+  const held = document.getElementById("payload")?.textContent ?? "";
+  const { layers, deflated } = JSON.parse(held);
+  const stream = new Blob([bytes(deflated)]).stream();
+  const rest = new Response(stream.pipeThrough(new DecompressionStream("deflate")));
+  return { ...(await rest.json()), layers };
 }
 
 /** @param {string} text @returns {ArrayBuffer} */
