@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import SupportsFloat
 
 import numpy as np
@@ -137,18 +138,13 @@ def _spread(wanted: Sequence[Number], gap: Number, low: Number, high: Number) ->
     [6.0, 16.0, 50.0]
     """
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    pools: list[tuple[float, int]] = []  # mean and size of runs that touch, the gaps taken out
-    for rank, i in enumerate(order):
-        mean, size = wanted[i] - rank * gap, 1
-        while pools and pools[-1][0] > mean:
-            before, many = pools.pop()
-            mean, size = (before * many + mean * size) / (many + size), many + size
-        pools.append((mean, size))
-    top = high - (len(order) - 1) * gap
-    flat = [min(max(mean, low), max(low, top)) for mean, size in pools for _ in range(size)]
+    shifted = [wanted[i] - rank * gap for rank, i in enumerate(order)]
+    every, top = range(len(order)), high - (len(order) - 1) * gap
     places = [0.0] * len(order)
     for rank, i in enumerate(order):
-        places[i] = float(flat[rank] + rank * gap)
+        means = [[fmean(shifted[a : b + 1]) for b in every[rank:]] for a in every[: rank + 1]]
+        flat = max(map(min, means))  # isotonic regression: the largest of the smallest means
+        places[i] = min(max(flat, low), max(low, top)) + rank * gap
     return places
 
 

@@ -42,12 +42,17 @@
  * @property {number[]} cosine
  * @property {string} sentence
  *
- * @typedef {object} Payload
+ * @typedef {object} Payload What the page shows: findings, the weights of the layers, answers.
  * @property {Record<string, TextData>} texts
  * @property {LayerData[]} layers
  * @property {(StepsData | null)[]} steps
  * @property {ExplainedData | null} explained
  * @property {ComparedData | null} compared
+ * @property {Finding[]} findings
+ * @property {Packed[]} vectors
+ * @property {{word: string, table: TableData}[]} measures
+ * @property {Record<string, string>} labels of a word that is read, and sentences
+ * @property {{model: string, examples: Example[]} | null} served
  *
  * @typedef {object} Unit
  * @property {string} label
@@ -66,10 +71,10 @@
  */
 
 const UNIT = 65535;
-/** @type {PagePayload} The payload of the page, once it is inflated. */
+/** @type {Payload} The payload of the page, once it is inflated. */
 let PAYLOAD;
 
-/** @returns {Promise<PagePayload>} */
+/** @returns {Promise<Payload>} */
 async function inflated() {
   const held = document.getElementById("payload")?.textContent ?? "";
   const { layers, deflated } = JSON.parse(held);

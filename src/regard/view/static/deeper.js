@@ -9,7 +9,7 @@
 /**
  * The collapsed part of the page; each view is built when it is opened, for the current selection.
  * @param {() => Reader | null} reader
- * @param {PagePayload} payload
+ * @param {Payload} payload
  * @param {Host | null} host
  * @param {() => Promise<void>} load gets what `reader` returns, if it can be had
  * @param {() => void} changed called when a finding has more to show

@@ -1,15 +1,6 @@
 /** The page: one selection, and everything drawn from it. */
 
 /**
- * @typedef {object} Parts What a page has besides the weights of the layers.
- * @property {Finding[]} findings
- * @property {Packed[]} vectors
- * @property {{word: string, table: TableData}[]} measures
- * @property {Record<string, string>} labels of a word that is read, and sentences
- * @property {{model: string, examples: Example[]} | null} served
- */
-/** @typedef {Payload & Parts} PagePayload */
-/**
  * @typedef {object} Host What answers questions: a server; a saved page has none.
  * @property {(kind: string, question: object) => Promise<any>} ask
  * @property {(question: {text: string, word: string | number}) => Promise<string>} page
@@ -19,7 +10,7 @@
 /**
  * Shows a payload in an element.
  * @param {Element} root
- * @param {PagePayload} payload
+ * @param {Payload} payload
  * @param {Host | null} host
  */
 function show(root, payload, host) {
@@ -246,7 +237,7 @@ function show(root, payload, host) {
 
 /**
  * The findings of a payload; vectors that several of them have are sent once, by number.
- * @param {Pick<Parts, "findings" | "vectors">} parts
+ * @param {Pick<Payload, "findings" | "vectors">} parts
  * @returns {Finding[]}
  */
 function unpacked({ findings, vectors }) {
