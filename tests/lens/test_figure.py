@@ -15,6 +15,7 @@ import regard
 from regard.lens import Lens, Why
 from regard.nn import Classifier, LanguageModel, TransformerConfig
 from regard.text import Tokenizer
+from regard.view import View
 from regard.view.figure.wording import percent
 
 TIRED = "The animal didn't cross the street because it was too tired."
@@ -76,6 +77,15 @@ def test_a_cut_that_changes_the_number_of_words_shows_the_new_sentence() -> None
         struck = drawn.index(word)  # below the word that took its place
         assert [*drawn[:struck], *drawn[struck + 1 :]][: len(read.output)] == read.output
         assert after in re.sub(r"\s+", " ", figure.text())
+
+
+def test_what_is_not_computed_after_a_cut_is_not_shown(tired: Why) -> None:
+    data = tired.figure_data()
+    data["words"] = [one | {"text": one["text"] and ""} for one in data["words"]]
+    [found] = View(findings=[data]).findings
+    read = found.reads[found.selected]
+    assert read.output == [*found.output[: found.position], "sie"]
+    assert read.places == list(range(found.position + 1))
 
 
 def spaceless(text: str) -> str:

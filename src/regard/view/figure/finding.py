@@ -227,7 +227,8 @@ def _output(why: Data, one: Data, writes: str) -> tuple[list[str], list[int]]:
     before = list(why["output_words"])
     if not before:
         return [writes], [0]
-    at, rest, after = why["position"], one["text"], []
+    at, after = why["position"], []
+    rest = one["text"] or " ".join([*before[:at], writes])  # "" where it was not computed
     for word in before[:at]:
         if not rest.startswith(word):
             break
