@@ -77,10 +77,10 @@ let PAYLOAD;
 /** @returns {Promise<Payload>} */
 async function inflated() {
   const held = document.getElementById("payload")?.textContent ?? "";
-  const { layers, deflated } = JSON.parse(held);
+  const { deflated, ...rest } = JSON.parse(held);
   const stream = new Blob([bytes(deflated)]).stream();
-  const rest = new Response(stream.pipeThrough(new DecompressionStream("deflate")));
-  return { ...(await rest.json()), layers };
+  const bulk = new Response(stream.pipeThrough(new DecompressionStream("deflate")));
+  return { ...rest, ...(await bulk.json()) };
 }
 
 /** @param {string} text @returns {ArrayBuffer} */
