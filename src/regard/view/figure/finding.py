@@ -192,7 +192,7 @@ def _read(why: Data, names: Sequence[str], i: int, selected: int) -> Read:
     one = why["words"][i]
     flips = one["text"] is not None and bool(one["writes"].strip())
     writes = clean(one["writes"].strip()) if flips else clean(why["word"])
-    output, places = _output(why, one, writes) if flips else _unchanged(why)
+    output, places = _output(why, one, flips, writes)
     return Read(
         word=names[i],
         special=one["special"],
@@ -213,20 +213,15 @@ def _read(why: Data, names: Sequence[str], i: int, selected: int) -> Read:
     )
 
 
-def _unchanged(why: Data) -> tuple[list[str], list[int]]:
-    words = list(why["output_words"]) or [why["word"]]
-    return words, list(range(len(words)))
-
-
-def _output(why: Data, one: Data, writes: str) -> tuple[list[str], list[int]]:
-    """The words of the output after a cut that changes it, and their `Read.places`.
+def _output(why: Data, one: Data, flips: bool, writes: str) -> tuple[list[str], list[int]]:
+    """The words of the output after a cut, and their `Read.places`.
 
     Up to the word in question the output is the same; the next word stands in its place. Those
     behind it are compared, and runs of as many words replace each other.
     """
     before = list(why["output_words"])
-    if not before:
-        return [writes], [0]
+    if not flips or not before:
+        return before or [writes], list(range(len(before) or 1))
     at, after = why["position"], []
     rest = one["text"] or " ".join([*before[:at], writes])  # "" where it was not computed
     for word in before[:at]:
