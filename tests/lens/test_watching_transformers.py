@@ -161,6 +161,19 @@ def _is_cross(name: str) -> bool:
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("name", ["BERT", "GPT-2", "Marian", "T5"])
+def test_the_score_of_a_masked_link_is_minus_infinity(name: str, attention: str) -> None:
+    prefix, options, make = ARCHITECTURES[name]
+    with torch.no_grad():
+        model, inputs = build(prefix, options, attention), make()
+        seen = unchanged(model, lambda: model(**inputs))
+    for look in seen.values():
+        masked = look.scores() == -torch.inf
+        assert masked.any()
+        assert torch.equal(masked, look.weights() == 0)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("name", ["BERT", "Llama", "Gemma 3", "Marian", "T5", "ViT"])
 def test_inference_mode_and_autocast(name: str, attention: str) -> None:
     prefix, options, make = ARCHITECTURES[name]

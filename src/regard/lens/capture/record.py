@@ -9,9 +9,10 @@ from torch import Tensor
 
 from regard.attention import look as look_at
 from regard.attention.call import Call, autocast_disabled
-from regard.attention.record import Look
+from regard.attention.record import LIMIT, Look
+from regard.attention.selection import Which
 from regard.lens.capture.inputs import Inputs, Sizes, Weights
-from regard.lens.capture.positions import Position
+from regard.lens.capture.positions import LOWEST, Position
 from regard.lens.capture.storage import Kept, KeyCache, MaskPool
 from regard.lens.capture.weights_look import WeightsLook
 
@@ -107,7 +108,7 @@ class AttentionRecord:
                     self._look = (
                         WeightsLook(call, *result, inputs)
                         if isinstance(inputs, Weights)
-                        else Look(call, *result)
+                        else _CallLook(call, *result)
                     )
         look, gradients = self._look, self.gradients
         if gradients.output is not None:
@@ -126,6 +127,17 @@ class AttentionRecord:
             return call.q.new_zeros(b, h, q, 0), None
         seen = look_at(call.q, call.k, call.v, mask=call.mask, bias=call.bias, score=call.score)
         return seen.output, seen.logsumexp
+
+
+class _CallLook(Look):
+    """A look at a call of a model, where a low number in an added mask forbids a link."""
+
+    def scores(self, queries: Which = None, heads: Which = None, *, limit: int = LIMIT) -> Tensor:
+        scores = super().scores(queries, heads, limit=limit)
+        if not isinstance(self._call.bias, Tensor):
+            return scores
+        masked = scores < scores.amax(-1, keepdim=True) + LOWEST  # their weight is exactly 0
+        return scores.masked_fill(masked, -torch.inf)
 
 
 def _stand_in(x: Tensor) -> Tensor:
