@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -36,12 +38,25 @@ class Joined(nn.Module):
         return torch.softmax(z @ z.mT, -1) @ z
 
 
+COPIES: dict[str, Callable[[Tensor], Tensor]] = {
+    "no copy": lambda x: x,
+    "contiguous": lambda x: x.contiguous() + 0,
+    "copied into": lambda x: torch.zeros(x.shape).copy_(x),
+    "copied twice": lambda x: x.contiguous().transpose(1, 2).contiguous().transpose(1, 2),
+    "reshaped": lambda x: x.reshape(-1, H, x.shape[-1]).mul(1).view(x.shape),
+}
+
+
 class HeadsAfterQueries(nn.Module):
     num_heads = H
 
+    def __init__(self, copied: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.copied = copied
+
     def forward(self, x: Tensor) -> Tensor:
         z = x.unflatten(-1, (H, D))
-        self.weights = torch.softmax(torch.einsum("bihd,bjhd->bihj", z, z), -1)
+        self.weights = self.copied(torch.einsum("bihd,bjhd->bihj", z, z)).softmax(-1)
         return torch.einsum("bihj,bjhd->bihd", self.weights, z)
 
 
@@ -70,13 +85,33 @@ def test_heads_joined_with_the_batch(b: int, n: int, batch_first: bool) -> None:
     assert seen[""].sizes == (b, H, n, n)
 
 
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.inference_mode])
+@pytest.mark.parametrize("copied", COPIES)
 @pytest.mark.parametrize("n", [H, 5])
 @pytest.mark.parametrize("b", [2, H])
-def test_heads_after_queries(b: int, n: int) -> None:
-    model, x = HeadsAfterQueries().eval(), torch.randn(b, n, H * D)
-    with watch(model) as seen:
-        model(x)
-    torch.testing.assert_close(seen[""].weights(), model.weights.transpose(1, 2))
-    with cut(model, [(3, 1)], heads=2):
-        model(x)
+def test_heads_after_queries(b: int, n: int, copied: str, mode: type) -> None:
+    model, x = HeadsAfterQueries(COPIES[copied]).eval(), torch.randn(b, n, H * D)
+    with mode():
+        with watch(model) as seen:
+            model(x)
+        torch.testing.assert_close(seen[""].weights(), model.weights.transpose(1, 2))
+        with cut(model, [(3, 1)], heads=2):
+            model(x)
     assert (model.weights == 0).nonzero()[:, 1:].unique(dim=0).tolist() == [[3, 2, 1]]
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.inference_mode])
+def test_heads_before_queries_again(mode: type) -> None:
+    class HeadsBeforeQueries(nn.Module):
+        num_heads = H
+
+        def forward(self, x: Tensor) -> Tensor:
+            z = x.unflatten(-1, (H, D)).transpose(1, 2)
+            after = (z @ z.mT).transpose(1, 2).contiguous()
+            self.weights = after.transpose(1, 2).contiguous().softmax(-1)
+            return self.weights @ z
+
+    model = HeadsBeforeQueries()
+    with mode(), watch(model) as seen:
+        model(torch.randn(2, H, H * D))
+    torch.testing.assert_close(seen[""].weights(), model.weights)

@@ -27,13 +27,13 @@ class Layout:
     """The number of heads merged with the batch in the first axis; 1 if they are not."""
 
     @staticmethod
-    def of(x: Tensor, runs: Sequence[Run]) -> Layout:
+    def of(x: Tensor, runs: Sequence[Run], rows_first: bool) -> Layout:
         """The layout of weights that the innermost of the running modules made.
 
         Heads are the axis before queries and keys, unless the module's number of heads shows that
         they are another axis, or merged with the batch. Weights of a single head have as many
-        entries as the module was given sequences. Where queries are as many as heads, they are the
-        axis whose rows lie next to each other, as a product makes them.
+        entries as the module was given sequences. Where queries are as many as heads, `rows_first`
+        tells whether they are the axis before the heads.
         """
         heads = _heads(next((run.module for run in runs if not is_part(run.module)), None))
         shape, axes = tuple(x.shape), list(range(x.dim()))
@@ -43,7 +43,7 @@ class Layout:
             return Layout(shape, tuple(axes), heads if joined else 1)
         found = [axis for axis in axes[:-1] if shape[axis] == heads > 1]
         at = axes[-3]
-        if axes[-2] in found and x.stride(-3) < x.stride(-2):
+        if axes[-2] in found and rows_first:
             at = axes[-2]
         elif len(found) == 1:
             at = found[0]

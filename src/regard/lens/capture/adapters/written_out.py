@@ -90,12 +90,25 @@ class Chain:
 class _State:
     def __init__(self) -> None:
         self.chains: StorageMap[Chain] = StorageMap()
+        self.reordered: StorageMap[bool] = StorageMap()
+        """Whether a copy has swapped the axis of a product's rows with the one before it."""
         self.backward: StorageMap[Chain] = StorageMap()
         self.random: StorageMap[bool] = StorageMap()
         self.unread: dict[int, nn.Module] = {}
         """Modules that multiplied activations or took a softmax, and completed no call."""
         self.parameters: set[int] = set()
         self.known: set[int] = set()
+
+    def pass_on(self, chain: Chain, x: Tensor, made: Tensor) -> None:
+        """Follow what was made of x, place by place."""
+        self.chains[made] = chain
+        reordered = self.rows_first(x) is not _rows_inside(made)
+        if reordered or self.reordered:
+            self.reordered[made] = reordered
+
+    def rows_first(self, x: Tensor) -> bool:
+        """Whether the rows of the product are the third axis from the end, not the second."""
+        return _rows_inside(x) is not bool(self.reordered.get(x))
 
     def note_unread(self, module: nn.Module | None) -> None:
         """Note the module that is running, until it completes a call."""
@@ -133,16 +146,18 @@ class WrittenOut:
         if func in PROJECTIONS:
             session.origins.note(func, args, result)
         state: _State = session.state[self]
-        if state.chains and (chains := [c for x in _tensors(args) if (c := state.chains.get(x))]):
-            chain = chains[0]
+        if state.chains and (
+            found := [(x, c) for x in _tensors(args) if (c := state.chains.get(x))]
+        ):
+            x, chain = found[0]
             dropout = func in DROPOUT and args[2]
             if func in MIXING or dropout or any(map(state.random.get, _tensors(args))):
                 chain.altered = True
-            if func in MIXING or any(c is not chain for c in chains):
+            if func in MIXING or any(other is not chain for _, other in found):
                 chain.sole = False
             made = result[0] if isinstance(result, tuple) else result
             if isinstance(made, Tensor) and not made.is_nested:
-                state.chains[made] = chain
+                state.pass_on(chain, x, made)
         return result
 
     def copy(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
@@ -150,7 +165,7 @@ class WrittenOut:
         result = func(*args, **kwargs)
         state: _State = session.state[self]
         if state.chains and (chain := state.chains.get(args[1])) is not None:
-            state.chains[args[0]] = chain
+            state.pass_on(chain, args[1], args[0])
         return result
 
     def draw(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
@@ -200,7 +215,7 @@ class WrittenOut:
         place = session.place(chain.q, chain.k, None)
         if place is None:
             return func(*args, **kwargs)
-        layout = Layout.of(x, place.runs)
+        layout = Layout.of(x, place.runs, state.rows_first(x))
         done = Chain(chain.q, chain.k, chain.sole, None, layout, place)
         x, empty = self._cut(session, done, x) if session.cuts else (x, None)
         result = func(x, dim, *rest, **kwargs)
@@ -354,6 +369,11 @@ def _tensors(args: Args) -> Iterator[Tensor]:
             yield x
         elif isinstance(x, list | tuple):
             yield from (y for y in x if isinstance(y, Tensor))
+
+
+def _rows_inside(x: Tensor) -> bool:
+    """Whether entries of the third axis from the end lie closer together than of the second."""
+    return x.dim() > 2 and x.stride(-3) < x.stride(-2)
 
 
 def _single(x: Tensor, axis: int) -> bool:
