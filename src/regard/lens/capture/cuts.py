@@ -6,7 +6,6 @@ import difflib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import product
 from operator import index
 from typing import SupportsIndex, cast
 
@@ -17,15 +16,13 @@ from torch import Tensor, nn
 from regard.errors import OptionError
 from regard.lens.capture.forbidden import Forbidden
 from regard.lens.capture.inputs import Inputs
-from regard.lens.capture.positions import Position, Progress
+from regard.lens.capture.positions import Progress
 from regard.lens.capture.session import Listener, capturing
 from regard.lens.capture.unseen import check_seen
 
 Numbers = SupportsIndex | Sequence[SupportsIndex] | Tensor
 Layers = str | SupportsIndex | Iterable[str | SupportsIndex] | None
 KINDS = ("self", "cross")
-_ALL = -(2**31)
-"""Stands for all heads, or all sequences of the batch, in an array of numbers."""
 
 
 @dataclass(frozen=True)
@@ -204,35 +201,6 @@ def _layers(layers: Layers) -> list[str | int | None]:
         ) from None
 
 
-class _Links:
-    """The links of some cuts, as arrays: batch row, head, query, key."""
-
-    def __init__(self, cuts: list[tuple[int, Cut]]) -> None:
-        columns: list[tuple[object, ...]] = []
-        self.whole = [(i, one) for i, one in cuts if one.query is None]
-        for i, one in cuts:
-            heads = (_ALL,) if one.heads is None else one.heads
-            row = _ALL if one.row is None else one.row
-            assert isinstance(heads, tuple)
-            for query in one.query or ():  # type: ignore[union-attr]
-                for key in one.key or ():  # type: ignore[union-attr]
-                    columns += [(i, row, head, query, key) for head in heads]
-        self.number, self.row, self.head, self.query, self.key = (
-            np.array(columns, dtype=np.int64).reshape(-1, 5).T
-        )
-        self.by_row = np.array([one.row is not None for _, one in cuts]).any()
-        self.by_head = np.array([one.heads is not None for _, one in cuts]).any()
-
-    def found(
-        self, position: Position, q: int, k: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Which links lie in a call, and their queries and keys, counted in it."""
-        query = np.where(self.query < 0, self.query + position.queries, self.query) - position.query
-        key = np.where(self.key < 0, self.key + position.keys, self.key) - position.key
-        inside = (query >= 0) & (query < q) & (key >= 0) & (key < k)
-        return inside, query[inside], key[inside]
-
-
 class _Cutter(Listener):
     """Listener that forbids links and notes which of them occurred."""
 
@@ -243,7 +211,7 @@ class _Cutter(Listener):
         self._cuts = cuts
         self._met: set[int] = set()
         self._progress = Progress()
-        self._links: dict[tuple[str, str], _Links] = {}
+        self._cuts_of: dict[tuple[str, str], list[tuple[int, Cut]]] = {}
         self.order: dict[str, dict[str, tuple[int, int]]] = {}
         """The numbers of queries and keys, by kind and name, in the order of first calls."""
         known = list(self.names.values())
@@ -261,61 +229,40 @@ class _Cutter(Listener):
         order = self.order.setdefault(kind, {})
         before = order.get(name, (0, 0))
         order[name] = max(before[0], position.queries), max(before[1], position.keys)
-        links = self._of(name, kind)
-        self._check_numbers(links, b, h, name)
-        inside, queries, keys = links.found(position, q, k)
-        self._met.update(links.number[inside].tolist(), (i for i, _ in links.whole))
-        if not inside.any() and not links.whole:
+        cuts = self._of(name, kind)
+        found = []
+        for i, one in cuts:
+            _check_numbers(one, b, h, name)
+            queries = _inside(one.query, position.query, position.queries, q)
+            keys = _inside(one.key, position.key, position.keys, k)
+            if one.query is None or (queries and keys and one.heads != ()):
+                self._met.add(i)
+                found.append((one, queries, keys))
+        if not found:
             return None
-        rows = np.arange(q) if links.whole else np.unique(queries)
-        shape = (b if links.by_row else 1, h if links.by_head else 1, len(rows), k)
-        pairs = np.zeros(shape, dtype=bool)
-        for _, one in links.whole:
+        rows = np.unique(np.concatenate([queries for _, queries, _ in found]))
+        by_row = any(one.row is not None for _, one in cuts)
+        by_head = any(one.heads is not None for _, one in cuts)
+        pairs = np.zeros((b if by_row else 1, h if by_head else 1, len(rows), k), dtype=bool)
+        for one, queries, keys in found:
             row = slice(None) if one.row is None else one.row
-            for head in (slice(None),) if one.heads is None else one.heads:  # type: ignore[union-attr]
-                pairs[row, head] = True
-        self._fill(
-            pairs, links.row[inside], links.head[inside], np.searchsorted(rows, queries), keys
-        )
+            for head in (slice(None),) if one.heads is None else _tuple(one.heads):
+                if one.query is None:
+                    pairs[row, head] = True
+                else:
+                    pairs[row, head, np.searchsorted(rows, queries)[:, None], keys] = True
         return Forbidden(tuple(rows.tolist()), torch.from_numpy(pairs))
 
-    @staticmethod
-    def _fill(
-        pairs: np.ndarray, row: np.ndarray, head: np.ndarray, query: np.ndarray, key: np.ndarray
-    ) -> None:
-        """Mark links in `pairs`; those of all rows, or of all heads, at once."""
-        every_row, every_head = row == _ALL, head == _ALL
-        for no_row, no_head in product((True, False), repeat=2):
-            some = (every_row == no_row) & (every_head == no_head)
-            if not some.any():
-                continue
-            at_row = slice(None) if no_row else row[some]
-            at_head = slice(None) if no_head else head[some]
-            pairs[at_row, at_head, query[some], key[some]] = True
-
-    def _of(self, name: str, kind: str) -> _Links:
-        """The links of a module, by its name or by its number among those of its kind."""
-        if (name, kind) not in self._links:
+    def _of(self, name: str, kind: str) -> list[tuple[int, Cut]]:
+        """The cuts in a module, by its name or its number among those of its kind."""
+        if (name, kind) not in self._cuts_of:
             number = list(self.order[kind]).index(name)
-            cuts = enumerate(self._cuts)
-            own = [(i, x) for i, x in cuts if x.kind == kind and _is_in(x, number, name)]
-            self._links[name, kind] = _Links(own)
-        return self._links[name, kind]
-
-    def _check_numbers(self, links: _Links, b: int, h: int, name: str) -> None:
-        """Raise if a head or a sequence of the batch does not exist."""
-        heads = [x for _, one in links.whole for x in (one.heads or ())]  # type: ignore[union-attr]
-        rows = [one.row for _, one in links.whole if one.row is not None]
-        for axis, size, what, numbers in (
-            ("heads", h, "heads", [*links.head.tolist(), *heads]),
-            ("row", b, "sequences in the batch", [*links.row.tolist(), *rows]),
-        ):
-            for number in numbers:
-                if number != _ALL and not -size <= number < size:
-                    raise OptionError(
-                        f"cut: {axis}={number}, but there are {size} {what} in {_listed([name])}, "
-                        "numbered from 0"
-                    )
+            self._cuts_of[name, kind] = [
+                (i, one)
+                for i, one in enumerate(self._cuts)
+                if one.kind == kind and _is_in(one, number, name)
+            ]
+        return self._cuts_of[name, kind]
 
     def check(self) -> None:
         """Raise if the model ran, but a link did not occur."""
@@ -346,6 +293,37 @@ class _Cutter(Listener):
             f"{text}: there were {queries} queries and {keys} keys, numbered from 0, in "
             f"{_listed(names)}"
         )
+
+
+def _tuple(numbers: Numbers | None) -> tuple[int, ...]:
+    """The numbers of a `Cut`, which holds tuples; none if they are not given."""
+    return cast(tuple[int, ...], numbers or ())
+
+
+def _inside(positions: Numbers | None, first: int, end: int, size: int) -> list[int]:
+    """Positions in a text that ends at `end`, counted in a call that begins at `first`.
+
+    Those outside of the call are left out; all of it if none are given.
+    """
+    if positions is None:
+        return list(range(size))
+    places = (i + (end if i < 0 else 0) - first for i in _tuple(positions))
+    return [place for place in places if 0 <= place < size]
+
+
+def _check_numbers(one: Cut, b: int, h: int, name: str) -> None:
+    """Raise if a head or the sequence of the batch does not exist."""
+    rows = () if one.row is None else (one.row,)
+    for axis, size, what, numbers in (
+        ("heads", h, "heads", _tuple(one.heads)),
+        ("row", b, "sequences in the batch", rows),
+    ):
+        for number in numbers:
+            if not -size <= number < size:
+                raise OptionError(
+                    f"cut: {axis}={number}, but there are {size} {what} in {_listed([name])}, "
+                    "numbered from 0"
+                )
 
 
 def _is_in(one: Cut, number: int, name: str) -> bool:
