@@ -32,8 +32,8 @@ class Inputs(Protocol):
         """Batch, heads, queries, keys."""
 
     @property
-    def keys(self) -> tuple[Tensor | None, Tensor] | None:
-        """Keys ``(b, g, k, d)``, where they are known, and values; None if they are not visible."""
+    def keys(self) -> tuple[Tensor, ...]:
+        """Keys ``(b, g, k, d)``, where they are known, and values; none if they are not visible."""
 
     def in_use(self) -> int:
         """The number of keys in use; a cache of fixed length has more."""
@@ -41,8 +41,8 @@ class Inputs(Protocol):
     def map(self, change: Change, change_mask: Change) -> Inputs:
         """The same with every tensor replaced."""
 
-    def with_keys(self, k: Tensor | None, v: Tensor) -> Inputs:
-        """The same with these keys and values."""
+    def with_keys(self, *keys: Tensor) -> Inputs:
+        """The same with others in place of `keys`."""
 
     def call(self) -> Call:
         """The call in regard's form."""
@@ -73,8 +73,8 @@ class DotProduct:
         return b, h, q, k
 
     @property
-    def keys(self) -> tuple[Tensor | None, Tensor] | None:
-        return (self.k, self.v) if self.k.dim() == 4 else None
+    def keys(self) -> tuple[Tensor, ...]:
+        return (self.k, self.v) if self.k.dim() == 4 else ()
 
     def in_use(self) -> int:
         _, _, q, k = self.sizes
@@ -84,8 +84,8 @@ class DotProduct:
         mask = None if self.mask is None else change_mask(self.mask)
         return replace(self, q=change(self.q), k=change(self.k), v=change(self.v), mask=mask)
 
-    def with_keys(self, k: Tensor | None, v: Tensor) -> DotProduct:
-        assert k is not None
+    def with_keys(self, *keys: Tensor) -> DotProduct:
+        k, v = keys
         return replace(self, k=k, v=v)
 
     def call(self) -> Call:
@@ -128,8 +128,10 @@ class Weights:
         return b, h, q, k
 
     @property
-    def keys(self) -> tuple[Tensor | None, Tensor] | None:
-        return None if self.v is None else (self.k, self.v)
+    def keys(self) -> tuple[Tensor, ...]:
+        if self.v is None:
+            return ()
+        return (self.v,) if self.k is None else (self.k, self.v)
 
     def in_use(self) -> int:
         _, _, q, k = self.sizes
@@ -139,8 +141,9 @@ class Weights:
         v, q, k = (None if x is None else change(x) for x in (self.v, self.q, self.k))
         return replace(self, weights=change(self.weights), v=v, q=q, k=k)
 
-    def with_keys(self, k: Tensor | None, v: Tensor) -> Weights:
-        return replace(self, k=k, v=v)
+    def with_keys(self, *keys: Tensor) -> Weights:
+        *k, v = keys
+        return replace(self, k=k[0] if k else None, v=v)
 
     def call(self) -> Call:
         weights = self.weights
@@ -168,7 +171,7 @@ class Prepared:
         return self.given.sizes
 
     @property
-    def keys(self) -> tuple[Tensor | None, Tensor] | None:
+    def keys(self) -> tuple[Tensor, ...]:
         return self.given.k, self.given.v
 
     def in_use(self) -> int:
@@ -187,8 +190,8 @@ class Prepared:
         q, k, v = change(call.q), change(call.k), change(call.v)
         return Prepared(replace(call, q=q, k=k, v=v, mask=mask, bias=bias, caller="watch"))
 
-    def with_keys(self, k: Tensor | None, v: Tensor) -> Prepared:
-        assert k is not None
+    def with_keys(self, *keys: Tensor) -> Prepared:
+        k, v = keys
         return Prepared(replace(self.given, k=k, v=v))
 
     def call(self) -> Call:

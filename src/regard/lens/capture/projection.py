@@ -44,8 +44,8 @@ class Projection:
         return x.size(0), self.heads, n, n
 
     @property
-    def keys(self) -> None:
-        return None
+    def keys(self) -> tuple[Tensor, ...]:
+        return ()
 
     def in_use(self) -> int:
         return self.sizes[3]
@@ -56,8 +56,8 @@ class Projection:
         }
         return replace(self, tensors=changed)
 
-    def with_keys(self, k: Tensor | None, v: Tensor) -> Projection:
-        raise NotImplementedError
+    def with_keys(self, *keys: Tensor) -> Projection:
+        return self
 
     def call(self) -> Call:
         device = self.tensors["x"].device

@@ -56,9 +56,8 @@ class AttentionRecord:
         self.gradients = call.gradients
         self._kept: list[Kept] = []
         self._cache = self._keys(inputs, before)
-        if self._cache is not None and inputs.keys is not None:  # held there, and not here
-            k, v = inputs.keys
-            inputs = inputs.with_keys(None if k is None else _stand_in(k), _stand_in(v))
+        if self._cache is not None:  # held there, and not here
+            inputs = inputs.with_keys(*map(_stand_in, inputs.keys))
         self._inputs = inputs.map(
             lambda x: self._keep(Kept(x)), lambda x: self._keep(masks.keep(x))
         )
@@ -68,12 +67,12 @@ class AttentionRecord:
     def _keys(self, inputs: Inputs, before: AttentionRecord | None) -> KeyCache | None:
         """The cache that holds the keys, if the call continues another or may be continued."""
         keys, position = inputs.keys, self.position
-        if keys is None or not (position.text or position.continues):
+        if not keys or not (position.text or position.continues):
             return None
         cache = None if before is None or not position.continues else before._cache
-        if cache is not None and cache.extend(*keys, position.key, position.keys):
+        if cache is not None and cache.extend(keys, position.key, position.keys):
             return cache
-        return KeyCache(*keys, position.key, position.keys)
+        return KeyCache(keys, position.key, position.keys)
 
     def _keep(self, kept: Kept) -> Tensor:
         self._kept.append(kept)

@@ -64,6 +64,8 @@ class Place(NamedTuple):
 
     runs: list[Run]
     kind: str
+    listeners: list[tuple[Listener, str]]
+    """Those to whose model it belongs, and the name of the module in it."""
 
     @property
     def module(self) -> nn.Module:
@@ -212,9 +214,11 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
         runs = list(running())
         if owner is not None:
             runs.insert(0, Run(owner, (), {}))
-        if not any(name_in(runs, listener.names) is not None for listener in self.listeners):
+        names = ((listener, name_in(runs, listener.names)) for listener in self.listeners)
+        listeners = [(listener, name) for listener, name in names if name is not None]
+        if not listeners:
             return None
-        return Place(runs, kind or kind_of(runs, q, k, v, self.origins))
+        return Place(runs, kind or kind_of(runs, q, k, v, self.origins), listeners)
 
     @property
     def cuts(self) -> bool:
@@ -224,12 +228,10 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def forbidden(self, place: Place, inputs: Inputs) -> Forbidden | None:
         """The links to mask in the call; None if there are none."""
         found: Forbidden | None = None
-        for listener in self.listeners:
-            name = name_in(place.runs, listener.names) if listener.cuts else None
-            if name is not None:
-                one = listener.forbidden(name, place.kind, inputs)
-                if one is not None:
-                    found = one if found is None else found | one
+        for listener, name in place.listeners:
+            one = listener.forbidden(name, place.kind, inputs)
+            if one is not None:
+                found = one if found is None else found | one
         return found
 
     def announce(
@@ -242,12 +244,10 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
         call = FinishedCall(inputs, output, inputs.in_use() if in_use is None else in_use)
         if recomputing():
             return call.gradients
-        for listener in self.listeners:
-            name = name_in(place.runs, listener.names)
-            if name is not None:
-                listener.ran = True
-                with torch.no_grad():
-                    listener.saw(name, place.kind, call)
+        for listener, name in place.listeners:
+            listener.ran = True
+            with torch.no_grad():
+                listener.saw(name, place.kind, call)
         self._waiting = False
         return call.gradients
 
@@ -261,9 +261,8 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def needs_gradient(self, place: Place, *tensors: Tensor | None) -> bool:
         """Whether a listener needs the gradients of a call; raises if it has none."""
-        for listener in self.listeners:
-            name = name_in(place.runs, listener.names) if listener.gradients else None
-            if name is None:
+        for listener, name in place.listeners:
+            if not listener.gradients:
                 continue
             if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors):
                 return True

@@ -131,53 +131,38 @@ class StorageMap(Generic[T]):
 
 
 class KeyCache:
-    """Keys and values of calls that continue one another; shared ones are held once.
+    """Keys and values, or values alone, of calls that continue one another; held once."""
 
-    `k` may be missing, where only values were seen.
-    """
+    def __init__(self, keys: tuple[Tensor, ...], first: int, end: int) -> None:
+        self._gone: list[tuple[Tensor, ...]] = []
+        self._set(keys, first, end)
 
-    def __init__(self, k: Tensor | None, v: Tensor, first: int, end: int) -> None:
-        self._set(k, v, first, end)
-        self._gone: list[tuple[Tensor | None, Tensor]] = []
-
-    def _set(self, k: Tensor | None, v: Tensor, first: int, end: int) -> None:
-        self._k, self._v = None if k is None else Kept(k), Kept(v)
+    def _set(self, keys: tuple[Tensor, ...], first: int, end: int) -> None:
+        self.kept = [Kept(x) for x in keys]
         self._first, self._end = first, end
         """Positions of the first key that the newest call was given, and past the last in use."""
 
-    @property
-    def kept(self) -> list[Kept]:
-        """The tensors that are held."""
-        return [self._v] if self._k is None else [self._k, self._v]
-
-    def extend(self, k: Tensor | None, v: Tensor, first: int, end: int) -> bool:
+    def extend(self, keys: tuple[Tensor, ...], first: int, end: int) -> bool:
         """Add the keys of a continuing call; False if the old keys are not among them."""
-        pairs = [(self._v, v)]
-        if self._k is not None and k is not None:
-            pairs.append((self._k, k))
-        if (self._k is None) is not (k is None) or any(old.changed for old, _ in pairs):
+        start, length = first - self._first, self._end - first
+        if start < 0 or length < 1 or len(keys) != len(self.kept):
             return False
-        length = self._end - first
-        if first < self._first or length < 1:
+        if any(old.changed for old in self.kept):
             return False
-        for old, new in pairs:
-            before = old.tensor[:, :, first - self._first : self._end - self._first]
+        for old, new in zip(self.kept, keys, strict=True):
+            before = old.tensor[:, :, start : start + length]
             if not equal(before, new.detach()[:, :, :length]):
                 return False
-        if first > self._first:
-            drop = slice(0, first - self._first)
-            old_k = None if self._k is None else self._k.tensor[:, :, drop].clone()
-            self._gone.append((old_k, self._v.tensor[:, :, drop].clone()))
-        self._set(k, v, first, end)
+        if start:
+            self._gone.append(tuple(old.tensor[:, :, :start].clone() for old in self.kept))
+        self._set(keys, first, end)
         return True
 
-    def part(self, first: int, size: int) -> tuple[Tensor | None, Tensor]:
-        """The keys and values of the call whose first key stands at `first`."""
-        k, v = None if self._k is None else self._k.tensor, self._v.tensor
+    def part(self, first: int, size: int) -> tuple[Tensor, ...]:
+        """Keys and values of the call whose first key stands at `first`."""
+        held = tuple(kept.tensor for kept in self.kept)
         start = first - self._first
         if self._gone:
-            start += sum(part.shape[2] for _, part in self._gone)
-            v = torch.cat([*(part for _, part in self._gone), v], 2)
-            if k is not None:
-                k = torch.cat([*(part for part, _ in self._gone if part is not None), k], 2)
-        return None if k is None else k[:, :, start : start + size], v[:, :, start : start + size]
+            start += sum(parts[0].shape[2] for parts in self._gone)
+            held = tuple(torch.cat(parts, 2) for parts in zip(*self._gone, held, strict=True))
+        return tuple(x[:, :, start : start + size] for x in held)

@@ -15,7 +15,7 @@ from functools import cache, wraps
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention.call import HALF, Call, autocast_disabled
 from regard.errors import RegardError
@@ -31,7 +31,6 @@ Function = Callable[..., Any]
 class Announcement:
     """The arguments of a running attention function."""
 
-    module: nn.Module
     query: Tensor
     key: Tensor
     value: Tensor
@@ -103,10 +102,10 @@ def _announced(function: Function) -> Function:
         if session is None or session.inside:
             return function(*args, **kwargs)
         given = signature.bind(*args, **kwargs).arguments
+        module = next(iter(given.values()))
         given = {**given.pop("kwargs", {}), **given}
-        module = next(iter(given.values())) if "module" not in given else given["module"]
         told = Announcement(
-            module, given["query"], given["key"], given["value"], given.get("attention_mask"),
+            given["query"], given["key"], given["value"], given.get("attention_mask"),
             given.get("scaling"), given.get("softcap"), given.get("position_bias"),
             given.get("dropout", 0.0) if module.training else 0.0,
         )  # fmt: skip
