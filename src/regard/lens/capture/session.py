@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -92,6 +92,12 @@ class Listener:
         self._thread = threading.get_ident()
         self._hook: RemovableHandle | None = None
 
+    @cached_property
+    def parameters(self) -> set[int]:
+        """The storages of the model's parameters and buffers."""
+        tensors = (*self.model.parameters(), *self.model.buffers())
+        return {x.untyped_storage()._cdata for x in tensors if x.layout == torch.strided}
+
     def begin(self) -> None:
         """Called when its context begins: from now on, calls in other threads are noted.
 
@@ -132,6 +138,8 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """The number of calls of each operator, for the error if no attention was captured."""
         self.state: dict[object, Any] = {}
         """State of the adapters in this thread, each under its own key."""
+        self.unread: dict[int, nn.Module] = {}
+        """Modules that multiplied activations or took a softmax, and completed no call, by id."""
         self.announced: Any = None
         """What an attention function of transformers that is running was given, if one is."""
         self.empty = False
@@ -180,9 +188,7 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _run(self, func: Operator, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         handler = None if self.inside else self.handlers.get(func)
-        if handler is not None:
-            return handler(self, func, args, kwargs)
-        result = func(*args, **kwargs)
+        result = func(*args, **kwargs) if handler is None else handler(self, func, args, kwargs)
         if func in PROJECTIONS:
             self.origins.note(func, args, result)
         return result

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 
 from regard.errors import OptionError
-from regard.lens.capture.adapters.written_out import WrittenOut
 from regard.lens.capture.session import Listener, Session
 
 _ATTENTION = re.compile("atten|attn", re.IGNORECASE)
@@ -19,9 +18,7 @@ def missed(session: Session, listener: Listener, seen: set[str]) -> tuple[str, .
     or around them was seen to attend.
     """
     found: dict[str, None] = {}
-    adapters: tuple[object, ...] = session.adapters
-    adapter = next(one for one in adapters if isinstance(one, WrittenOut))
-    for module in adapter.unread(session):
+    for module in session.unread.values():
         name, kind = listener.names.get(id(module)), type(module).__name__
         if name is None or not _ATTENTION.search(kind):
             continue

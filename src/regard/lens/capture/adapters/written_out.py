@@ -20,7 +20,6 @@ from torch.nn.functional import pad
 
 from regard.lens.capture.adapters.functional import Args, Named, decomposed
 from regard.lens.capture.inputs import Weights
-from regard.lens.capture.kinds import PROJECTIONS
 from regard.lens.capture.layout import Layout
 from regard.lens.capture.modules import Run, is_part, running
 from regard.lens.capture.positions import LOWEST
@@ -67,39 +66,42 @@ ROUNDING = 8
 
 
 @dataclass(eq=False)
-class Chain:
-    """Scores before a softmax, or weights before the product with values."""
+class Scores:
+    """Scores before a softmax."""
 
-    q: Tensor | None
+    q: Tensor
     k: Tensor
     sole: bool = True
     """Whether the scores are those of this one product, and not of several, or of mixed heads."""
-    weights: Tensor | None = None
-    """The softmax's result, once there is one."""
-    layout: Layout | None = None
-    place: Place | None = None
-    keys: int | None = None
-    """The number of keys; the weights of an attention sink have one more column."""
-    cut: bool = False
-    in_use: int | None = None
-    gradients: Gradients | None = None
+
+
+@dataclass(eq=False, kw_only=True)
+class Softmax(Scores):
+    """Weights before the product with values."""
+
+    weights: Tensor
+    """The softmax's result."""
+    layout: Layout
+    place: Place
+    in_use: int | None
+    cut: bool
     altered: bool = False
     """Whether dropout or a mixture of heads was applied to the weights."""
+    keys: int = 0
+    """The number of keys, once known; the weights of an attention sink have one more column."""
+    gradients: Gradients | None = None
+    """Those of the call, once it has been announced."""
 
 
 class _State:
     def __init__(self) -> None:
-        self.chains: StorageMap[Chain] = StorageMap()
+        self.chains: StorageMap[Scores] = StorageMap()
         self.reordered: StorageMap[bool] = StorageMap()
         """Whether a copy has swapped the axis of a product's rows with the one before it."""
-        self.backward: StorageMap[Chain] = StorageMap()
+        self.backward: StorageMap[Softmax] = StorageMap()
         self.random: StorageMap[bool] = StorageMap()
-        self.unread: dict[int, nn.Module] = {}
-        """Modules that multiplied activations or took a softmax, and completed no call."""
-        self.parameters: set[int] = set()
-        self.known: set[int] = set()
 
-    def pass_on(self, chain: Chain, x: Tensor, made: Tensor) -> None:
+    def pass_on(self, chain: Scores, x: Tensor, made: Tensor) -> None:
         """Follow what was made of x, place by place."""
         self.chains[made] = chain
         reordered = self.rows_first(x) is not _rows_inside(made)
@@ -109,11 +111,6 @@ class _State:
     def rows_first(self, x: Tensor) -> bool:
         """Whether the rows of the product are the third axis from the end, not the second."""
         return _rows_inside(x) is not bool(self.reordered.get(x))
-
-    def note_unread(self, module: nn.Module | None) -> None:
-        """Note the module that is running, until it completes a call."""
-        if module is not None:
-            self.unread.setdefault(id(module), module)
 
 
 class WrittenOut:
@@ -136,28 +133,23 @@ class WrittenOut:
     def remove(self, session: Session) -> None:
         del session.state[self]
 
-    def unread(self, session: Session) -> list[nn.Module]:
-        """Modules that multiplied activations or took a softmax, and completed no call."""
-        return list(session.state[self].unread.values())
-
     def follow(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
         """Follow scores or weights through an elementwise operator."""
         result = func(*args, **kwargs)
-        if func in PROJECTIONS:
-            session.origins.note(func, args, result)
         state: _State = session.state[self]
-        if state.chains and (
-            found := [(x, c) for x in _tensors(args) if (c := state.chains.get(x))]
-        ):
-            x, chain = found[0]
-            dropout = func in DROPOUT and args[2]
-            if func in MIXING or dropout or any(map(state.random.get, _tensors(args))):
-                chain.altered = True
-            if func in MIXING or any(other is not chain for _, other in found):
-                chain.sole = False
-            made = result[0] if isinstance(result, tuple) else result
-            if isinstance(made, Tensor) and not made.is_nested:
-                state.pass_on(chain, x, made)
+        tensors = list(_tensors(args)) if state.chains else []
+        found = [(x, chain) for x in tensors if (chain := state.chains.get(x)) is not None]
+        if not found:
+            return result
+        x, chain = found[0]
+        random = (func in DROPOUT and args[2]) or any(map(state.random.get, tensors))
+        if isinstance(chain, Softmax) and (random or func in MIXING):
+            chain.altered = True
+        if func in MIXING or any(other is not chain for _, other in found):
+            chain.sole = False
+        made = result[0] if isinstance(result, tuple) else result
+        if isinstance(made, Tensor) and not made.is_nested:
+            state.pass_on(chain, x, made)
         return result
 
     def copy(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
@@ -177,14 +169,12 @@ class WrittenOut:
         """A matrix product: of queries and keys, of weights and values, or another."""
         state: _State = session.state[self]
         result = func(*args, **kwargs)
-        if func in PROJECTIONS:
-            session.origins.note(func, args, result)
         a, b = (args[i] for i in PRODUCTS[func])
         chain_a, chain_b = state.chains.get(a), state.chains.get(b)
         for chain, weights, other, swapped in ((chain_a, a, b, False), (chain_b, b, a, True)):
-            if chain is not None and chain.gradients is not None:
-                return result  # of a call that was announced: its backward pass, or more values
-            if chain is not None and chain.weights is not None:
+            if isinstance(chain, Softmax):
+                if chain.gradients is not None:
+                    return result  # of a call that was announced: its backward pass, or more values
                 with counted_views():
                     found = self._announce(session, chain, weights, other, result, swapped)
                 if not found:
@@ -194,12 +184,12 @@ class WrittenOut:
         if mixed := chain_a or chain_b:
             mixed.sole = False
             state.chains[result] = mixed
-        elif func is not _aten.mm.default or not self._has_parameter(session, state, a, b):
+        elif func is not _aten.mm.default or not _has_parameter(session, a, b):
             module = _innermost(running())
             if module is not None:  # in a backward pass, whose results live long, none runs
-                state.chains[result] = Chain(a, b.mT)
+                state.chains[result] = Scores(a, b.mT)
                 if not _single(a, -1) and not _single(result, -1):
-                    state.note_unread(module)
+                    session.unread[id(module)] = module
         return result
 
     def softmax(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
@@ -208,54 +198,52 @@ class WrittenOut:
         x, dim, *rest = args
         chain = state.chains.get(x)
         last = x.dim() >= 2 and dim in (-1, x.dim() - 1) and x.numel() > 0
-        if chain is None or chain.weights is not None or not last:
-            if x.dim() > 2 and not _single(x, dim):
-                state.note_unread(_innermost(running()))
+        if chain is None or isinstance(chain, Softmax) or not last:
+            module = _innermost(running())
+            if module is not None and x.dim() > 2 and not _single(x, dim):
+                session.unread[id(module)] = module
             return func(*args, **kwargs)
         place = session.place(chain.q, chain.k, None)
         if place is None:
             return func(*args, **kwargs)
         layout = Layout.of(x, place.runs, state.rows_first(x))
-        done = Chain(chain.q, chain.k, chain.sole, None, layout, place)
-        x, empty = self._cut(session, done, x) if session.cuts else (x, None)
+        empty, in_use = None, None
+        if session.cuts:
+            x, empty, in_use = self._cut(session, chain, x, layout, place)
         result = func(x, dim, *rest, **kwargs)
         if empty is not None:
             result = result.masked_fill(empty, 0.0)
-        done.weights = result
-        state.chains[result] = done
+        state.chains[result] = Softmax(
+            chain.q, chain.k, chain.sole, weights=result, layout=layout, place=place,
+            in_use=in_use, cut=empty is not None,
+        )  # fmt: skip
         return result
 
-    def _cut(self, session: Session, chain: Chain, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The scores without forbidden links, and the rows that have no key left."""
-        layout, place = chain.layout, chain.place
-        assert layout is not None
-        assert place is not None
+    def _cut(
+        self, session: Session, chain: Scores, x: Tensor, layout: Layout, place: Place
+    ) -> tuple[Tensor, Tensor | None, int]:
+        """The scores without forbidden links, rows that have no key left, and the keys in use."""
         scores = layout.apply(x)
         shape = scores.shape
         if chain.sole and shape[3] == chain.k.shape[-2] + 1:
             scores = scores[..., :-1]  # without that of a sink
         masked = scores <= scores.amax(-1, keepdim=True) + LOWEST
         visible = Weights(~masked)
-        chain.in_use = visible.in_use()
         links = session.forbidden(place, visible)
         if links is None:
-            return x, None
-        chain.cut = True
+            return x, None, visible.in_use()
         forbidden = links.whole(scores.shape[2]).to(x.device)
         hidden = forbidden | masked
         empty = forbidden.any(-1, keepdim=True) & hidden.all(-1, keepdim=True)
         forbidden = pad(forbidden, (0, shape[3] - scores.shape[3]))
         x = x.masked_fill(layout.undo(forbidden.expand(shape)), -torch.inf)
-        return x, layout.undo(empty.expand(shape))
+        return x, layout.undo(empty.expand(shape)), visible.in_use()
 
     def _announce(
-        self, session: Session, chain: Chain, operand: Tensor, other: Tensor, result: Tensor,
+        self, session: Session, chain: Softmax, operand: Tensor, other: Tensor, result: Tensor,
         swapped: bool,
     ) -> bool:  # fmt: skip
         """Announce a call, if this product sums weights over the keys."""
-        assert chain.weights is not None
-        assert chain.layout is not None
-        assert chain.place is not None
         weights = chain.layout.apply(chain.weights)
         if swapped:
             operand, other, result = operand.mT, other.mT, result.mT
@@ -276,7 +264,7 @@ class WrittenOut:
         wanted = session.needs_gradient(chain.place, operand)
         v, output = _values(weights, operand, other, result, chain)
         for run in chain.place.runs:
-            state.unread.pop(id(run.module), None)
+            session.unread.pop(id(run.module), None)
         told, inputs = session.announced, Weights(weights, v, chain.layout.rank, *_product(chain))
         explained = inputs if told is None or chain.cut else told.explain(inputs)
         chain.gradients = session.announce(chain.place, explained, output, chain.in_use)
@@ -289,20 +277,16 @@ class WrittenOut:
     def backward(self, session: Session, func: Operator, args: Args, kwargs: Named) -> Any:
         """The backward pass of a softmax whose call was announced."""
         chain = session.state[self].backward.get(args[1])
-        if chain is not None and chain.gradients is not None and chain.layout is not None:
+        if chain is not None and chain.gradients is not None:
             gradient = chain.layout.apply(args[0].detach())
             chain.gradients.weights = gradient[..., : chain.keys]
         return func(*args, **kwargs)
 
-    def _has_parameter(self, session: Session, state: _State, *tensors: Tensor) -> bool:
-        """Whether one of the tensors is a parameter of a model that is listened to."""
-        for listener in session.listeners:
-            if id(listener) not in state.known:
-                state.known.add(id(listener))
-                for parameter in (*listener.model.parameters(), *listener.model.buffers()):
-                    if not parameter.is_sparse and parameter.layout == torch.strided:
-                        state.parameters.add(parameter.untyped_storage()._cdata)
-        return any(session.origins.of(x)[0] in state.parameters for x in tensors)
+
+def _has_parameter(session: Session, *tensors: Tensor) -> bool:
+    """Whether one of the tensors was made of a parameter of a model that is listened to."""
+    origins = {session.origins.of(x)[0] for x in tensors}
+    return not all(origins.isdisjoint(listener.parameters) for listener in session.listeners)
 
 
 def _changed(weights: Tensor, operand: Tensor) -> bool:
@@ -325,7 +309,7 @@ def _are_weights(x: Tensor) -> bool:
 
 
 def _values(
-    weights: Tensor, operand: Tensor, other: Tensor, result: Tensor, chain: Chain
+    weights: Tensor, operand: Tensor, other: Tensor, result: Tensor, chain: Softmax
 ) -> tuple[Tensor | None, Tensor | None]:
     """Values ``(b, g, k, e)`` and output ``(b, h, q, e)`` of a product, if they can be told."""
     b, h, q, k = weights.shape
@@ -333,8 +317,6 @@ def _values(
     batches = other.shape[0] if other.dim() == 3 else 1
     flat = weights.reshape(b * h * q, k)
     rows = operand.reshape(-1, k)
-    assert chain.layout is not None
-    assert chain.place is not None
     probe = min(q, len(flat) - 1)  # a row of the second head
     same = not len(flat) or equal(flat[probe], rows[probe].to(flat.dtype))
     if not chain.layout.plain or not (same or chain.place.module.training):
@@ -347,15 +329,12 @@ def _values(
     return other.reshape(b, batches // b, k, e), output
 
 
-def _product(chain: Chain) -> tuple[Tensor | None, Tensor | None]:
+def _product(chain: Softmax) -> tuple[Tensor | None, Tensor | None]:
     """Queries ``(b, h, q, d)`` and keys ``(b, g, k, d)`` of scores that are one product."""
     q, k, layout = chain.q, chain.k, chain.layout
-    assert layout is not None
-    assert chain.weights is not None
     b, h, rows, _ = layout.apply(chain.weights).shape
     columns, d = chain.keys, k.shape[-1]
-    assert columns is not None
-    if q is None or not chain.sole or not layout.plain or not q.numel() or not k.numel():
+    if not chain.sole or not layout.plain or not q.numel() or not k.numel():
         return None, None
     groups, rest = divmod(k.numel(), b * columns * d)
     if q.numel() != b * h * rows * d or k.shape[-2] != columns or rest or h % groups:
