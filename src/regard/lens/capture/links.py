@@ -63,18 +63,24 @@ class Links(Sequence[Link]):
         return frame([asdict(link) for link in self._links], names)
 
     def __repr__(self) -> str:
-        head = tuple(field.name for field in fields(Link))
-        rows = [head, *(_cells(link) for link in self._links)]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        )
+        rows = [[field.name for field in fields(Link)]]
+        for link in self._links:
+            *names, attention, effect = astuple(link)
+            rows.append([*map(str, names), f"{attention:.4f}", f"{effect:+.4f}"])
+        return aligned(rows, len(rows[0]))
 
 
-def _cells(link: Link) -> tuple[str, ...]:
-    *names, attention, effect = astuple(link)
-    return *map(str, names), f"{attention:.4f}", f"{effect:+.4f}"
+def aligned(rows: Sequence[Sequence[str]], left: int) -> str:
+    """The cells in columns, of which the first `left` are aligned to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [
+            cell.ljust(width) if i < left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
 
 
 def strongest(seen: Seen, most: int) -> Links:

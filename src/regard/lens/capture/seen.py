@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from regard.attention.record import Look
 from regard.errors import OptionError, WordError
 from regard.lens.capture.joined import JoinedLook
-from regard.lens.capture.links import Links, strongest
+from regard.lens.capture.links import Links, aligned, strongest
 from regard.lens.capture.record import AttentionRecord
 from regard.notebook import preformatted
 from regard.view import View, attention_view
@@ -139,17 +139,8 @@ class Seen(Mapping[str, Look]):
         if not self:
             return "nothing was seen"
         head = ("module", "kind", "calls", "batch", "heads", "queries", "keys")
-        rows = [head, *(self._row(name) for name in self)]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if i < 2 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in rows
-        ]
-        lines += [f"not seen: {_why(kind)}" for kind in self.missed]
-        return "\n".join(lines)
+        table = aligned([head, *map(self._row, self)], 2)
+        return "\n".join([table, *(f"not seen: {_why(kind)}" for kind in self.missed)])
 
     def __repr__(self) -> str:
         return f"Seen({len(self)} modules)\n{self}"

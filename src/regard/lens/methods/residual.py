@@ -24,8 +24,6 @@ class Residual:
     """The norms around one attention sublayer."""
 
     norm: nn.Module
-    after: bool
-    """Whether norms come after the sums (post-norm), not before the sublayers."""
     mixer: nn.Module
     following: nn.Module | None = None
     """Pre-norm: the norm of the next sublayer, whose input is the sum."""
@@ -36,6 +34,11 @@ class Residual:
     kept: dict[str, Tensor] = field(default_factory=dict)
     """The recorded inputs of the norms, under their names above, and ``"mixed"``, the output of the
     mixer."""
+
+    @property
+    def after(self) -> bool:
+        """Whether norms come after the sums (post-norm), not before the sublayers."""
+        return self.following is None
 
     def hooks(self) -> list[Any]:
         """Register hooks that record the inputs of the norms and the output of the mixer."""
@@ -64,7 +67,7 @@ class Residual:
             if not torch.allclose(total, self.kept["following"], rtol=1e-3, atol=1e-3):
                 raise unknown(name, run.module)
             return given, total, lambda each, rows: each
-        linear: Linear = lambda each, rows: scaled(self.norm, given[rows], each)  # noqa: E731
+        linear: Linear = lambda each, rows: scaled(self.norm, given[rows, None], each)  # noqa: E731
         return given - mixed, frozen(name, self.norm, given), linear
 
 
@@ -80,7 +83,6 @@ def residual_of(name: str, prediction: Prediction, run: BlockRun, sublayer: Subl
         stack = model.get_submodule(sublayer.site.module.partition(".")[0])
         return Residual(
             norm,
-            not block.norm_first,
             sublayer.mixer,
             following=next_norm if block.norm_first else None,
             feed_forward=block.feed_forward_norm if last and not block.norm_first else None,
@@ -91,7 +93,6 @@ def residual_of(name: str, prediction: Prediction, run: BlockRun, sublayer: Subl
         final = getattr(getattr(model, "base_model", model), "norm", None)
         return Residual(
             parts["input_layernorm"],
-            False,
             sublayer.mixer,
             following=parts["post_attention_layernorm"],
             final=final,
@@ -100,7 +101,7 @@ def residual_of(name: str, prediction: Prediction, run: BlockRun, sublayer: Subl
     behind = getattr(getattr(attention, "output", None), "LayerNorm", None)
     last_norm = getattr(output, "LayerNorm", None)
     if len(run.sublayers) == 1 and behind is not None and last_norm is not None:
-        return Residual(behind, True, sublayer.mixer, feed_forward=last_norm)
+        return Residual(behind, sublayer.mixer, feed_forward=last_norm)
     raise unknown(name, block)
 
 
@@ -112,21 +113,17 @@ def unknown(name: str, block: nn.Module) -> OptionError:
 
 
 def scaled(
-    norm: nn.Module, x: Float[Tensor, "n width"], each: Float[Tensor, "n *k width"]
-) -> Float[Tensor, "n *k width"]:
+    norm: nn.Module, x: Float[Tensor, "*#b width"], each: Float[Tensor, "*b width"]
+) -> Float[Tensor, "*b width"]:
     """A norm as a linear map, its scale fixed to what it is at x, applied to parts of x."""
-    scale = _scale(norm, x)
-    if each.dim() == 3:
-        scale = scale.unsqueeze(1)
-    return _centred(norm, each) * scale * norm.get_parameter("weight")
+    return _centred(norm, each) * _scale(norm, x) * norm.get_parameter("weight")
 
 
 def frozen(name: str, norm: nn.Module, x: Float[Tensor, "*b width"]) -> Float[Tensor, "*b width"]:
     """The output of a norm, with its scale as a constant."""
-    weight = getattr(norm, "weight", None)
-    bias = getattr(norm, "bias", None)
-    if isinstance(weight, Tensor):
-        found = _centred(norm, x) * _scale(norm, x.detach()) * weight
+    if isinstance(getattr(norm, "weight", None), Tensor):
+        found = scaled(norm, x.detach(), x)
+        bias = getattr(norm, "bias", None)
         found = found if bias is None else found + bias
         expected = norm.forward(x)  # without hooks, one of which may call this
         if torch.allclose(found, expected, rtol=1e-3, atol=1e-3):
