@@ -78,23 +78,13 @@ class AttentionRecord:
         self._kept.append(kept)
         return kept._tensor
 
-    def release(self) -> None:
-        """Release the autograd graph, once the context has ended."""
-        cached = [] if self._cache is None else self._cache.kept
-        output = [] if self._output is None else [self._output]
-        for kept in (*self._kept, *cached, *output):
-            kept.release()
-        released = (kept._tensor for kept in self._kept)
-        self._inputs = self._inputs.map(lambda _: next(released), lambda _: next(released))
-
     def inputs(self) -> Inputs:
         """The inputs of the call; raises if one of its tensors has been changed since."""
         for kept in self._kept:
             _ = kept.tensor
-        inputs = self._inputs.map(Tensor.detach, Tensor.detach)
-        if self._cache is not None:
-            inputs = inputs.with_keys(*self._cache.part(self.position.key, self.sizes[3]))
-        return inputs
+        if self._cache is None:
+            return self._inputs
+        return self._inputs.with_keys(*self._cache.part(self.position.key, self.sizes[3]))
 
     def look(self) -> Look:
         """The look at this call."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cache, cached_property
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -32,10 +32,10 @@ from regard.lens.capture.inputs import DotProduct, Inputs
 from regard.lens.capture.kinds import PROJECTIONS, Origins, kind_of
 from regard.lens.capture.modules import Run, name_in, names_of, only_attend, running
 from regard.lens.capture.record import FinishedCall, Gradients
+from regard.lens.capture.storage import counted_views
 
 FAST = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 """Modules whose fast path is off if they have hooks."""
-_VIEWS = torch._C.DispatchKey.ADInplaceOrView
 Operator = Callable[..., Any]
 Handler = Callable[["Session", Operator, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -311,12 +311,6 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if self._on:
                 self._on = False
                 _take_out(self)
-
-
-def counted_views() -> AbstractContextManager[None]:
-    """A context within the mode in which views share the counted changes of their tensors."""
-    guard: AbstractContextManager[None] = torch._C._SetExcludeDispatchKeyGuard(_VIEWS, False)
-    return guard
 
 
 @cache

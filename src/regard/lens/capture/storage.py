@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import AbstractContextManager
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -13,12 +14,13 @@ from regard.errors import StaleError
 
 T = TypeVar("T")
 
+_VIEWS = torch._C.DispatchKey.ADInplaceOrView
 MANY = 256
 """Entries of a `StorageMap` from which on expired ones are dropped."""
 
 
 class Kept:
-    """A tensor as it was when it was kept.
+    """A tensor as it was when it was kept, without its autograd graph.
 
     It is copied where PyTorch does not count changes (inference mode), and where it had been
     changed in place before and so may be again (a cache of keys).
@@ -30,7 +32,8 @@ class Kept:
         # A parameter is changed by training, between calls.
         if x.is_inference() or (x._version and not isinstance(x, nn.Parameter)):
             x = copied(x)
-        self._tensor = x
+        with counted_views():
+            self._tensor = x.detach()
         self._version = x._version
 
     @property
@@ -40,24 +43,25 @@ class Kept:
 
     @property
     def tensor(self) -> Tensor:
-        """The tensor without its gradient; raises if it has been changed since."""
+        """The tensor; raises if it has been changed since."""
         if self.changed:
             raise StaleError(
                 "watch: a tensor of this call was changed in place after the model had used it, so "
                 "its weights are lost; read them before the change"
             )
-        return self._tensor.detach()
-
-    def release(self) -> None:
-        """Release the autograd graph; only outside of a dispatch mode, to keep the version."""
-        if self._tensor.requires_grad or isinstance(self._tensor, nn.Parameter):
-            self._tensor = self._tensor.detach()
+        return self._tensor
 
     def __getstate__(self) -> Tensor:
         return self.tensor
 
     def __setstate__(self, x: Tensor) -> None:
         self._tensor, self._version = x, x._version
+
+
+def counted_views() -> AbstractContextManager[None]:
+    """A context in a dispatch mode where views share the counted changes of their tensors."""
+    guard: AbstractContextManager[None] = torch._C._SetExcludeDispatchKeyGuard(_VIEWS, False)
+    return guard
 
 
 def copied(x: Tensor) -> Tensor:

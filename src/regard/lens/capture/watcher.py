@@ -42,12 +42,6 @@ class _Watcher(Listener):
         records.append(AttentionRecord(call, self._masks, position, before))
         seen._order.append(name)
 
-    def release(self) -> None:
-        """Release the model's autograd graph."""
-        for records in self.seen._records.values():
-            for record in records:
-                record.release()
-
 
 @contextmanager
 def watch(model: nn.Module, *, gradients: bool = False) -> Iterator[Seen]:
@@ -83,11 +77,8 @@ def watch(model: nn.Module, *, gradients: bool = False) -> Iterator[Seen]:
     """
     keep_some_freed_memory()  # that of what was seen, for what will be
     watcher = _Watcher(model, gradients)
-    try:
-        with capturing(watcher) as session:
-            before = session.operators.copy()
-            yield watcher.seen
-            watcher.seen.missed = missed(session, watcher, set(watcher.seen))
-            check_seen(watcher, bool(watcher.seen), session, session.operators - before)
-    finally:
-        watcher.release()
+    with capturing(watcher) as session:
+        before = session.operators.copy()
+        yield watcher.seen
+        watcher.seen.missed = missed(session, watcher, set(watcher.seen))
+        check_seen(watcher, bool(watcher.seen), session, session.operators - before)

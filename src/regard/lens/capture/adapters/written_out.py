@@ -24,8 +24,8 @@ from regard.lens.capture.layout import Layout
 from regard.lens.capture.modules import Run, is_part, running
 from regard.lens.capture.positions import LOWEST
 from regard.lens.capture.record import Gradients
-from regard.lens.capture.session import Operator, Place, Session, counted_views
-from regard.lens.capture.storage import StorageMap, equal
+from regard.lens.capture.session import Operator, Place, Session
+from regard.lens.capture.storage import StorageMap, counted_views, equal
 
 _aten = torch.ops.aten
 PRODUCTS: dict[Operator, tuple[int, int]] = {
