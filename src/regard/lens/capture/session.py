@@ -28,7 +28,7 @@ from torch.utils.hooks import RemovableHandle
 
 from regard.errors import OptionError
 from regard.lens.capture.forbidden import Forbidden
-from regard.lens.capture.inputs import DotProduct, Inputs
+from regard.lens.capture.inputs import Inputs
 from regard.lens.capture.kinds import PROJECTIONS, Origins, kind_of
 from regard.lens.capture.modules import Run, name_in, names_of, only_attend, running
 from regard.lens.capture.record import FinishedCall, Gradients
@@ -257,14 +257,6 @@ class Session(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._waiting = False
         return call.gradients
 
-    def refine(self, inputs: DotProduct) -> DotProduct:
-        """The inputs of an operator in the form that takes least memory."""
-        if self.announced is None:
-            return inputs
-        with counted_views():
-            refined: DotProduct = self.announced.refine(inputs)
-        return refined
-
     def needs_gradient(self, place: Place, *tensors: Tensor | None) -> bool:
         """Whether a listener needs the gradients of a call; raises if it has none."""
         for listener, name in place.listeners:
@@ -335,22 +327,19 @@ def _take_out(mode: TorchDispatchMode) -> None:
         _push_mode(other)
 
 
-class _Local(threading.local):
-    session: Session | None = None
-
-
-_LOCAL = _Local()
+_LOCAL = threading.local()
 
 
 def current() -> Session | None:
     """The session of this thread, if anything is captured in it."""
-    return _LOCAL.session
+    session: Session | None = getattr(_LOCAL, "session", None)
+    return session
 
 
 @contextmanager
 def capturing(listener: Listener) -> Iterator[Session]:
     """Context: announces the attention calls of a listener's model, in this thread."""
-    session = _LOCAL.session
+    session = current()
     if session is None:
         session = _LOCAL.session = Session()
     session.add(listener)
@@ -360,7 +349,7 @@ def capturing(listener: Listener) -> Iterator[Session]:
     finally:
         listener.end()
         session.remove(listener)
-        if not session.listeners and _LOCAL.session is session:
+        if not session.listeners and current() is session:
             _LOCAL.session = None
 
 

@@ -20,10 +20,9 @@ from torch import Tensor, nn
 
 from regard.lens.methods.blocks import BlockRun, block_runs, first
 from regard.lens.methods.method import Method, check_differentiable, to_units
-from regard.lens.methods.residual import Residual, back_through_norm, frozen, residual_of
+from regard.lens.methods.residual import NAME, Residual, back_through_norm, frozen, residual_of
 from regard.lens.predictions import Prediction
 
-NAME = "alti-logit"
 ELEMENTS = 2**24
 """The number of elements held at once."""
 
@@ -38,7 +37,7 @@ def score(prediction: Prediction) -> Float[Tensor, " units"]:
     """
     check_differentiable(NAME, prediction)
     runs = block_runs(NAME, prediction)
-    streams = [[residual_of(NAME, prediction, run, one) for one in run.sublayers] for run in runs]
+    streams = [[residual_of(prediction, run, one) for one in run.sublayers] for run in runs]
     with torch.no_grad(), ExitStack() as hooks:
         for residual in chain.from_iterable(streams):
             for handle in residual.hooks():
@@ -78,7 +77,7 @@ def _last_direction(
         return (leaves[-1], *output[1:]) if isinstance(output, tuple) else leaves[-1]
 
     def fixed(module: nn.Module, inputs: Any, output: Any) -> Any:
-        return frozen(NAME, module, inputs[0])
+        return frozen(module, inputs[0])
 
     with ExitStack() as hooks, torch.enable_grad():
         hooks.enter_context(run.module.register_forward_hook(leaf))
@@ -103,7 +102,7 @@ def _add_up(
     for run, residuals in zip(runs, streams, strict=True):
         encoder = translates and _place(run) == "encoder"
         for sublayer, residual in zip(run.sublayers, residuals, strict=True):
-            x, y, after = residual.stream(NAME, run)
+            x, y, after = residual.stream(run)
             if encoder:
                 encoded = _eye(x) if encoded is None else encoded
                 encoded = _mixture(sublayer.parts, x, y, after) @ encoded
@@ -122,7 +121,7 @@ def _add_up(
     assert total is not None
     if translates:
         return total
-    begin = streams[0][0].stream(NAME, runs[0])[0]
+    begin = streams[0][0].stream(runs[0])[0]
     return total + (next(remaining) * begin).sum(-1)
 
 

@@ -17,6 +17,8 @@ from regard.lens.predictions import Prediction
 from regard.nn.blocks import Block
 
 Linear = Callable[[Tensor, slice], Tensor]
+NAME = "alti-logit"
+"""The method, for error messages."""
 
 
 @dataclass
@@ -57,7 +59,7 @@ class Residual:
         return [*handles, self.mixer.register_forward_hook(mixed)]
 
     def stream(
-        self, name: str, run: BlockRun
+        self, run: BlockRun
     ) -> tuple[Float[Tensor, "n width"], Float[Tensor, "n width"], Linear]:
         """x, y = norm(x + attention), and the linear map of that norm for parts of the sum."""
         given = self.kept["norm"]  # x; post-norm: x + attention
@@ -65,13 +67,13 @@ class Residual:
         if not self.after:
             total = given + mixed
             if not torch.allclose(total, self.kept["following"], rtol=1e-3, atol=1e-3):
-                raise unknown(name, run.module)
+                raise unknown(run.module)
             return given, total, lambda each, rows: each
         linear: Linear = lambda each, rows: scaled(self.norm, given[rows, None], each)  # noqa: E731
-        return given - mixed, frozen(name, self.norm, given), linear
+        return given - mixed, frozen(self.norm, given), linear
 
 
-def residual_of(name: str, prediction: Prediction, run: BlockRun, sublayer: Sublayer) -> Residual:
+def residual_of(prediction: Prediction, run: BlockRun, sublayer: Sublayer) -> Residual:
     """The residual stream at an attention sublayer; raises for an unknown architecture."""
     model, block = prediction.model, run.module
     last = sublayer is run.sublayers[-1]
@@ -102,12 +104,12 @@ def residual_of(name: str, prediction: Prediction, run: BlockRun, sublayer: Subl
     last_norm = getattr(output, "LayerNorm", None)
     if len(run.sublayers) == 1 and behind is not None and last_norm is not None:
         return Residual(behind, sublayer.mixer, feed_forward=last_norm)
-    raise unknown(name, block)
+    raise unknown(block)
 
 
-def unknown(name: str, block: nn.Module) -> OptionError:
+def unknown(block: nn.Module) -> OptionError:
     return OptionError(
-        f"{name}: how {type(block).__name__} adds attention to the residual stream is not known; "
+        f"{NAME}: how {type(block).__name__} adds attention to the residual stream is not known; "
         "it takes regard's own stacks and models built like Llama or BERT"
     )
 
@@ -119,7 +121,7 @@ def scaled(
     return _centred(norm, each) * _scale(norm, x) * norm.get_parameter("weight")
 
 
-def frozen(name: str, norm: nn.Module, x: Float[Tensor, "*b width"]) -> Float[Tensor, "*b width"]:
+def frozen(norm: nn.Module, x: Float[Tensor, "*b width"]) -> Float[Tensor, "*b width"]:
     """The output of a norm, with its scale as a constant."""
     if isinstance(getattr(norm, "weight", None), Tensor):
         found = scaled(norm, x.detach(), x)
@@ -129,7 +131,7 @@ def frozen(name: str, norm: nn.Module, x: Float[Tensor, "*b width"]) -> Float[Te
         if torch.allclose(found, expected, rtol=1e-3, atol=1e-3):
             return found
     raise OptionError(
-        f"{name}: {type(norm).__name__} is neither a layer norm nor a root-mean-square norm"
+        f"{NAME}: {type(norm).__name__} is neither a layer norm nor a root-mean-square norm"
     )
 
 

@@ -65,9 +65,11 @@ class Functional:
         else:
             output, logsumexp = func(*args, **kwargs)
         wanted = session.needs_gradient(place, inputs.q, inputs.k, inputs.v)
-        gradients = session.announce(place, session.refine(inputs), output, in_use)
-        if wanted and mask is None and session.announced is not None:
-            session.announced.gradients = gradients
+        told = session.announced
+        seen = inputs if told is None else told.refine(inputs)
+        gradients = session.announce(place, seen, output, in_use)
+        if wanted and mask is None and told is not None:
+            told.gradients = gradients
         elif wanted or mask is not None:
             calls.by_logsumexp[logsumexp] = mask, gradients
         if mask is not None and torch.is_grad_enabled():
@@ -135,11 +137,8 @@ def _without(inputs: DotProduct, forbidden: Tensor) -> Tensor:
 
 def _masked_backward(func: Operator, args: Args, kwargs: Named, mask: Tensor) -> Any:
     """The backward operator with the mask of the forward pass."""
-    names = ("grad_out", "query", "key", "value", "out", "logsumexp", "dropout_p", "is_causal")
-    given = {**dict(zip(names, args, strict=False)), **kwargs, "attn_mask": mask}
-    given["is_causal"] = False
-    ordered = [given.pop(name) for name in names]
-    return func(*ordered, **given)
+    *given, _is_causal = args
+    return func(*given, False, **{**kwargs, "attn_mask": mask})
 
 
 class _MaskedBackward(TorchDispatchMode):  # type: ignore[no-untyped-call]

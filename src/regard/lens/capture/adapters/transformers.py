@@ -23,6 +23,7 @@ from regard.lens.capture.adapters.installation import Installation, Undo
 from regard.lens.capture.inputs import DotProduct, Inputs, Weights
 from regard.lens.capture.record import Gradients
 from regard.lens.capture.session import current
+from regard.lens.capture.storage import counted_views
 
 Function = Callable[..., Any]
 
@@ -49,7 +50,8 @@ class Announcement:
         fits = k.dim() == 4 and k.dtype == inputs.k.dtype and v.dtype == inputs.v.dtype
         if not fits or k.shape[1] == heads or heads % k.shape[1] or n > k.shape[2]:
             return inputs
-        return replace(inputs, k=k[:, :, :n], v=v[:, :, :n])
+        with counted_views():
+            return replace(inputs, k=k[:, :, :n], v=v[:, :, :n])
 
     def explain(self, weights: Weights) -> Inputs:
         """Queries and keys that reproduce these weights, if the arguments do; else the weights.
