@@ -123,13 +123,6 @@ class StorageMap(Generic[T]):
         entry = self._entries.get(x.untyped_storage()._cdata)
         return None if entry is None or _expired(entry[0]) else entry[1]
 
-    def pop(self, x: Tensor) -> T | None:
-        """Remove and return the value for the storage of this tensor."""
-        found = self.get(x)
-        if found is not None:
-            del self._entries[x.untyped_storage()._cdata]
-        return found
-
     def __bool__(self) -> bool:
         return bool(self._entries)
 
