@@ -73,7 +73,7 @@ def ablate_links(
         )
         moved.append(_movement(after, torch.stack([whole[0, at].mean(0) for at in own])))
         if before is not None and written is not None:
-            hidden = _cuts_while_writing(analysis, part)
+            hidden = _cuts_while_writing(analysis, [[link] for link in part])
             with cut(adapter.model, hidden) if hidden else nullcontext():
                 lost.append(before - adapter.log_probability(last, written))
         progress(sum(map(len, moved)), len(links))
@@ -122,31 +122,23 @@ def _generate(analysis: Analysis, last: Tensor, links: Sequence[Sequence[Link]])
     If that is what is written anyway: what it writes with its links cut there as well, from the
     first step of the word's translation at which the choice then changes.
     """
-    instead = analysis.adapter.generate(analysis.reading, last)
-    if analysis.adapter.kind != "translator":
+    adapter, written = analysis.adapter, analysis.written or []
+    instead = adapter.generate(analysis.reading, last)
+    if not isinstance(adapter, TranslatorAdapter):
         return instead
-    adapter, written = cast(TranslatorAdapter, analysis.adapter), analysis.written or []
     rows = [row for row, one in enumerate(instead) if one == written]
-    hidden: list[dict[int, Cut]] = []
-    for number, row in enumerate(rows):
-        keys: dict[int, set[int]] = {}
-        for link in links[row]:
-            for step in analysis.steps_for(link.query):
-                keys.setdefault(step, set()).update(link.key)
-        hidden.append(
-            {i: Cut(i, sorted(at), row=number, kind="cross") for i, at in sorted(keys.items())}
-        )
-    cuts = [one for steps in hidden for one in steps.values()]
+    cuts = _cuts_while_writing(analysis, [links[row] for row in rows])
     if not cuts:
         return instead
     memory = last[rows]
     prefix = torch.tensor([[adapter.start, *written]] * len(rows), device=memory.device)
     with cut(adapter.model, cuts):
         chosen = adapter.step_logits(memory, prefix).argmax(-1).tolist()
-    begun = [
-        next((written[:i] for i in steps if row[i] != written[i]), [*written, adapter.end])
-        for row, steps in zip(chosen, hidden, strict=True)
-    ]
+    begun = []
+    for row, tokens in enumerate(chosen):
+        steps = {i for one in cuts if one.row == row for i in cast(tuple[int, ...], one.query)}
+        changed = [i for i in sorted(steps) if tokens[i] != written[i]]
+        begun.append(written[: changed[0]] if changed else [*written, adapter.end])
     limits = [adapter.longest_output(memory.shape[1])] * len(rows)
     decode = decode_without(adapter, memory, cuts)
     rewritten = continue_draft(adapter, decode, begun, written, limits)
@@ -155,17 +147,19 @@ def _generate(analysis: Analysis, last: Tensor, links: Sequence[Sequence[Link]])
     return instead
 
 
-def _cuts_while_writing(analysis: Analysis, links: Sequence[Link]) -> list[Cut]:
-    """The links where the translation of the word is written, each in its own row.
+def _cuts_while_writing(analysis: Analysis, links: Sequence[Sequence[Link]]) -> list[Cut]:
+    """The links of each row, where the translation of the word is written.
 
     In all layers and heads: those of the decoder are others than those that a link may name.
     """
     if analysis.adapter.kind != "translator":
         return []
-    steps = {query: analysis.steps_for(query) for query in {one.query for one in links}}
+    queries = {link.query for own in links for link in own}
+    steps = {query: analysis.steps_for(query) for query in queries}
     return [
         Cut(tuple(steps[link.query]), link.key, row=row, kind="cross")
-        for row, link in enumerate(links)
+        for row, own in enumerate(links)
+        for link in own
         if steps[link.query]
     ]
 
