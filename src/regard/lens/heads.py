@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from regard.lens.arguments import whole
 from regard.lens.capture import watch
 from regard.lens.estimation import step_links
 from regard.lens.explanation import Explanation
+from regard.lens.measures import ranked_cells
 from regard.lens.methods.norm import of_heads
 from regard.lens.predictions import Prediction
 from regard.notebook import preformatted
@@ -37,7 +39,7 @@ class Head:
     attention: float
     norm: float
     """Weight × length of the value as the head passes it on."""
-    knockout: float | None
+    knockout: float | None = None
     """How far the word's vector moves without the link in this head; None if not known."""
     effect: float | None = None
     """Of a written word: the estimated change of log p(word) − log p(instead) without the link in
@@ -56,40 +58,21 @@ class Heads(Sequence[Head]):
     @classmethod
     def of_explanation(cls, e: Explanation, to: int) -> Heads:
         """The heads of a word that is read."""
-        knocked, estimated = e.knockout_of_heads, e.heads_estimated
-        heads = (
-            Head(
-                layer,
-                head,
-                e.layers[layer],
-                float(e.attention[layer, head, to]),
-                float(e.norm[layer, head, to]),
-                None if knocked is None else float(knocked[layer, head, to]),
-                estimated=estimated is not None and bool(estimated[layer, head, to]),
-            )
-            for layer in range(e.attention.shape[0])
-            for head in range(e.attention.shape[1])
-        )
-        return cls(e.names[e.word], e.names[to], heads)
+        numbers = {
+            "attention": e.attention,
+            "norm": e.norm,
+            "knockout": e.knockout_of_heads,
+            "estimated": e.heads_estimated,
+        }
+        return cls(e.names[e.word], e.names[to], _heads(e.layers, to, numbers))
 
     @classmethod
     def of_prediction(cls, prediction: Prediction, to: int) -> Heads:
         """The cross-attention heads of a written word."""
         sites, attention, effects = step_links(prediction)
-        norms, (_, keys) = of_heads(prediction), prediction.axes(prediction.place)
-        heads = (
-            Head(
-                layer,
-                head,
-                site.module,
-                float(attention[layer, head, to]),
-                float(norms[layer, head, to]),
-                None,
-                float(effects[layer, head, to]),
-            )
-            for layer, site in enumerate(sites)
-            for head in range(attention.shape[1])
-        )
+        numbers = {"attention": attention, "norm": of_heads(prediction), "effect": effects}
+        _, keys = prediction.axes(prediction.place)
+        heads = _heads([site.module for site in sites], to, numbers)
         return cls(prediction.word, keys.names[to], heads, prediction.place)
 
     def __getitem__(self, i: Any) -> Any:
@@ -121,6 +104,14 @@ class Heads(Sequence[Head]):
         return "\n".join(lines)
 
 
+def _heads(modules: Sequence[str], to: int, numbers: Mapping[str, Tensor | None]) -> Iterator[Head]:
+    """The heads of these layers, from numbers ``(layers, heads, names)`` of the links to a name."""
+    known = {name: x[..., to].tolist() for name, x in numbers.items() if x is not None}
+    for layer, module in enumerate(modules):
+        for head in range(len(known["attention"][layer])):
+            yield Head(layer, head, module, **{name: x[layer][head] for name, x in known.items()})
+
+
 @dataclass(frozen=True)
 class Question:
     """A text, the word that refers, what it refers to, and what else it might."""
@@ -144,11 +135,11 @@ class Question:
                 raise OptionError(
                     f"score_heads: a pair of kind {item.kind!r}, expected 'reference'"
                 )
-            return _from_mapping(vars(item))
+            item = vars(item)
+        elif isinstance(item, Sequence) and not isinstance(item, str) and len(item) == 3:
+            item = dict(zip(("text", "word", "referent"), item, strict=True))
         if isinstance(item, Mapping):
             return _from_mapping(item)
-        if isinstance(item, Sequence) and not isinstance(item, str) and len(item) == 3:
-            return _from_mapping(dict(zip(("text", "word", "referent"), item, strict=True)))
         raise OptionError(
             f"score_heads: {item!r}, expected (text, word, referent), a mapping with these names, "
             "or a pair of the built-in corpus"
@@ -265,9 +256,7 @@ class HeadScores:
         if place is not None and place not in self.places:
             raise OptionError(f"best: place={place!r}, expected one of {', '.join(self.places)}")
         accuracy = self.accuracy if place is None else self.places[place]
-        heads = accuracy.shape[1]
-        order = accuracy.flatten().argsort(descending=True, stable=True)[: whole("best: n", n)]
-        return [(int(i) // heads, int(i) % heads, float(accuracy.flatten()[i])) for i in order]
+        return ranked_cells(accuracy, descending=True)[: whole("best: n", n)]
 
     def ranked(self, n: int = 10) -> list[tuple[str, int, int, float]]:
         """(place, layer, head, accuracy) of the n best of all places."""
@@ -296,10 +285,11 @@ def score_heads(
     """The accuracy of every head; see `Lens.score_heads`."""
     from regard.challenge import NOUNS, WORDS
 
-    right: dict[str, Tensor] = {}
-    guessed = n = 0
-    layers: tuple[str, ...] = ()
     every = [Question.of(one) for one in questions]
+    if not every:
+        raise OptionError("score_heads: there are no questions")
+    right: dict[str, Tensor] = defaultdict(lambda: torch.zeros(()))
+    guessed, n = 0, len(every)
     nouns = {*NOUNS, *WORDS}.union(*(question.nouns() for question in every))
     for start in range(0, len(every), BATCH):
         chunk = every[start : start + BATCH]
@@ -310,15 +300,12 @@ def score_heads(
         if adapter.kind == "translator" and all(writes_for(adapter, one) for one in readings):
             hits |= _written_scores(cast(TranslatorAdapter, adapter), readings, places)
         for place, one in hits.items():
-            right[place] = right[place] + one if place in right else one
+            right[place] = right[place] + one
         guessed += sum(
             at.nearest(it.words, nouns) == at.referent
             for it, at in zip(readings, places, strict=True)
         )
-        n += len(chunk)
-        progress(n)
-    if not right:
-        raise OptionError("score_heads: there are no questions")
+        progress(start + len(chunk))
     return HeadScores({place: one / n for place, one in right.items()}, guessed / n, n, layers)
 
 

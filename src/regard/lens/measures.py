@@ -7,6 +7,7 @@ All three are computed from the captured attention. What happens without a link 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,14 +116,22 @@ def top_ranked(ranked: Sequence[Tensor], candidates: Sequence[int], most: int) -
     >>> top_ranked([torch.tensor([3.0, 1.0, 2.0]), torch.tensor([0.0, 9.0, 0.0])], [0, 1, 2], 2)
     [0, 1]
     """
-    chosen: dict[int, None] = {}
-    scores = [one.nan_to_num(-torch.inf).tolist() for one in ranked]
-    orders = [sorted(candidates, key=lambda i, x=x: -x[i]) for x in scores]  # type: ignore[misc]
-    for place in zip(*orders, strict=True):
-        for i in place:
-            if len(chosen) < most:
-                chosen[i] = None
-    return sorted(chosen)
+    losses = [one.nan_to_num(-torch.inf).neg().tolist() for one in ranked]
+    orders = [sorted(candidates, key=one.__getitem__) for one in losses]
+    chosen = dict.fromkeys(i for place in zip(*orders, strict=True) for i in place)
+    return sorted(list(chosen)[:most])
+
+
+def ranked_cells(
+    values: Float[Tensor, "layers heads"], *, descending: bool = False
+) -> list[tuple[int, int, float]]:
+    """(layer, head, value) of every head, in the order of the values.
+
+    >>> ranked_cells(torch.tensor([[2.0, 1.0]]))
+    [(0, 1, 1.0), (0, 0, 2.0)]
+    """
+    cells = [(i, j, x) for i, row in enumerate(values.tolist()) for j, x in enumerate(row)]
+    return sorted(cells, key=lambda cell: cell[2], reverse=descending)
 
 
 def agreement(one: Sequence[float | int] | Tensor, other: Sequence[float | int] | Tensor) -> float:
@@ -163,17 +172,16 @@ class HeadMixers:
     def __init__(self, model: nn.Module) -> None:
         self._model = model
         self._inputs: list[tuple[nn.Module, Tensor]] = []
-        self._handles: list[Any] = []
+        self._hooks = ExitStack()
 
     def __enter__(self) -> HeadMixers:
         for module in self._model.modules():
             if isinstance(module, nn.Linear) or type(module).__name__ == "Conv1D":
-                self._handles.append(module.register_forward_pre_hook(self._note))
+                self._hooks.enter_context(module.register_forward_pre_hook(self._note))
         return self
 
     def __exit__(self, *_: object) -> None:
-        for handle in self._handles:
-            handle.remove()
+        self._hooks.close()
 
     def outputs(self, looks: Mapping[str, Look]) -> dict[str, Tensor]:
         """The output matrix of each layer's heads, ``(h, e, width)``.
@@ -205,10 +213,10 @@ class HeadMixers:
         mixer = self.mixer(name, look)
         if mixer is None:
             return torch.eye(e).expand(h, e, e)
-        if isinstance(matrix := getattr(mixer, "w_o", None), Tensor):
-            return matrix.detach().reshape(h, e, -1)
         if isinstance(mixer, nn.MultiheadAttention):
-            return mixer.out_proj.weight.detach().T.reshape(h, e, -1)
-        weight = mixer.get_parameter("weight").detach()
-        turned = weight.T if isinstance(mixer, nn.Linear) else weight
-        return turned.reshape(h, e, -1)
+            mixer = mixer.out_proj
+        matrix = getattr(mixer, "w_o", None)
+        if not isinstance(matrix, Tensor):
+            weight = mixer.get_parameter("weight")
+            matrix = weight.T if isinstance(mixer, nn.Linear) else weight
+        return matrix.detach().reshape(h, e, -1)

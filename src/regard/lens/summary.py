@@ -12,6 +12,7 @@ from torch import Tensor
 from regard.errors import counted
 from regard.lens.arguments import whole
 from regard.lens.capture import Seen
+from regard.lens.measures import ranked_cells
 from regard.lens.plain_data import rounded
 from regard.text.words import Words
 
@@ -29,18 +30,21 @@ class Summary:
 
     def most(self, n: int = 10) -> list[tuple[str, float]]:
         """The words that receive most attention, without special tokens; ``it#2`` is the second."""
-        ranked = sorted(self._own(True), key=lambda i: -self.received[i])[: whole("most: n", n)]
-        return [(self.words.called(i), float(self.received[i])) for i in ranked]
+        ranked = sorted(self._received(True), key=lambda one: -one[1])
+        return ranked[: whole("most: n", n)]
 
-    def _own(self, word: bool) -> list[int]:
-        """The numbers of the words, or of the special tokens."""
-        return [i for i, there in enumerate(self.words.is_word) if there is word]
+    def _received(self, word: bool) -> list[tuple[str, float]]:
+        """The words, or the special tokens, with the attention they receive."""
+        received = zip(self.words.is_word, self.received.tolist(), strict=True)
+        return [
+            (self.words.called(i), times)
+            for i, (is_word, times) in enumerate(received)
+            if is_word is word
+        ]
 
     def heads(self) -> list[tuple[int, int, float]]:
         """(layer, head, entropy), the sharpest first."""
-        heads = self.entropy.shape[1]
-        order = self.entropy.flatten().argsort(stable=True)
-        return [(int(i) // heads, int(i) % heads, float(self.entropy.flatten()[i])) for i in order]
+        return ranked_cells(self.entropy)
 
     def to_data(self) -> dict[str, Any]:
         """Everything as plain lists and numbers."""
@@ -54,7 +58,7 @@ class Summary:
 
     def __repr__(self) -> str:
         layers, heads = self.entropy.shape
-        return f"Summary({len(self._own(True))} words, {layers} layers of {heads} heads)"
+        return f"Summary({sum(self.words.is_word)} words, {layers} layers of {heads} heads)"
 
     def __str__(self) -> str:
         return self.table()
@@ -62,22 +66,17 @@ class Summary:
     def table(self, n: int = 10) -> str:
         """The summary as text, with the n words that receive most attention."""
         heads, most = self.heads(), self.most(n)
-        sharp, broad = heads[:5], heads[:-6:-1]
-        lines = [
-            f"{counted(len(self._own(True)), 'word')} in {counted(len(self.layers), 'layer')}",
-            "",
-        ]
-        lines.append("sharpest heads              broadest heads")
-        for (layer, head, bits), (other, second, more) in zip(sharp, broad, strict=True):
+        size = f"{counted(sum(self.words.is_word), 'word')} in {counted(len(self.layers), 'layer')}"
+        lines = [size, "", "sharpest heads              broadest heads"]
+        pairs = zip(heads[:5], heads[:-6:-1], strict=True)
+        for (layer, head, bits), (other, second, more) in pairs:
             lines.append(
                 f"layer {layer:<2} head {head:<2} {bits:5.2f} bits    "
                 f"layer {other:<2} head {second:<2} {more:5.2f} bits"
             )
         width = max(len(word) for word, _ in most)
         lines += ["", "looked at most", *(f"{word:{width}}  {times:.2f}" for word, times in most)]
-        special = [
-            f"{self.words.called(i)} {float(self.received[i]):.2f}" for i in self._own(False)
-        ]
+        special = [f"{name} {times:.2f}" for name, times in self._received(False)]
         if special:
             lines.append(f"(special tokens: {', '.join(special[:6])})")
         return "\n".join(lines)
