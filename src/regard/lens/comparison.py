@@ -16,10 +16,10 @@ from regard.lens.adapters.adapter import ModelAdapter
 from regard.lens.explanation import Explanation
 from regard.lens.plain_data import rounded
 from regard.text.words import Words
+from regard.view import View
 
 if TYPE_CHECKING:
     from regard.lens.lens import Lens
-    from regard.view import View
 
 NEAREST = 5
 SAME = 0.9999
@@ -84,9 +84,9 @@ class Comparison:
 
     def view(self) -> View:
         """The comparison as a view."""
-        from regard.lens.views import view_of_comparison
+        from regard.lens.views import compared_of
 
-        return view_of_comparison(self)
+        return View(compared=compared_of(self), title=self.word)
 
     def _repr_html_(self) -> str:
         return self.view()._repr_html_()
@@ -143,8 +143,7 @@ def compare(
     cosine = F.cosine_similarity(vectors[0], vectors[1], dim=-1)
     statics = []
     for each, text in zip(embedded, texts, strict=True):
-        ids = torch.tensor(adapter.read(text).ids)
-        table = adapter.table()[ids.to(adapter.table().device)]
+        table = adapter.table()[adapter.read(text).ids]
         statics.append(each.words.averaged(table, spelled=True)[each.words.find(word)])
     if among is None:
         from regard.challenge import generate

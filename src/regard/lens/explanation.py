@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
+from itertools import takewhile
+from operator import eq
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -201,12 +203,10 @@ class Explanation:
             else f"changes {turned(self.said or '', effect.text)}"
         )
         key = self.words.called(effect.word)
+        cut = f"Without its link to “{key}”"
         if self.translates and self.writes is None:  # cut where its translation is written, too
-            return (
-                f"If “{self.query}” and its translation cannot attend to “{key}”, the {what} "
-                f"{changes}."
-            )
-        return f"Without its link to “{key}”, the {what} {changes}."
+            cut = f"If “{self.query}” and its translation cannot attend to “{key}”"
+        return f"{cut}, the {what} {changes}."
 
     @property
     def _others(self) -> list[int]:
@@ -214,6 +214,12 @@ class Explanation:
         real, seen = self.words.is_word, self.attention.amax((0, 1)) > 0
         own = self.word if self.writes is None else None
         return [i for i in range(len(self.names)) if real[i] and seen[i] and i != own]
+
+    @property
+    def _columns(self) -> dict[str, Tensor]:
+        """The scores of each name by each method, and the loss of log-probability if there is."""
+        columns = {name: self.scores(name) for name in METHODS}
+        return columns if self.probability is None else columns | {"probability": self.probability}
 
     def _ranked(self, method: str) -> list[int]:
         values = self.scores(method).nan_to_num(-torch.inf).tolist()  # nan comes last
@@ -232,7 +238,7 @@ class Explanation:
             "words": list(self.names),
             "special": [not real for real in self.words.is_word],
             "layers": list(self.layers),
-            "scores": {name: rounded(self.scores(name)) for name in METHODS},
+            "scores": rounded(self._columns),
             "heads": {"attention": rounded(self.attention), "norm": rounded(self.norm)},
             "agreement": rounded(self.agreement),
         }
@@ -241,7 +247,6 @@ class Explanation:
         if self.heads_estimated is not None:
             data["heads"]["estimated"] = self.heads_estimated.tolist()
         if self.probability is not None:
-            data["scores"]["probability"] = rounded(self.probability)
             data["agreement_with_probability"] = rounded(self.agreement_with_probability)
             data["said"] = self.said
             data["effects"] = [
@@ -257,13 +262,11 @@ class Explanation:
 
     def to_frame(self) -> pandas.DataFrame:
         """The scores of each name by each method, a row per name. Needs pandas."""
-        columns: dict[str, Any] = {
+        columns = {
             "word": list(self.names),
             "special": [not real for real in self.words.is_word],
-            **{name: self.scores(name).tolist() for name in METHODS},
+            **{name: values.tolist() for name, values in self._columns.items()},
         }
-        if self.probability is not None:
-            columns["probability"] = self.probability.tolist()
         return frame(columns)
 
     def view(self) -> View:
@@ -295,9 +298,9 @@ class Explanation:
         shown = self._shown(n)
         called = self.words.called if n is not None else lambda i: visible(self.names[i])
         names = {i: called(i) for i in shown}
-        columns = {name: self.scores(name) for name in METHODS}
-        if self.probability is not None:
-            columns["Δ log p"] = -self.probability
+        columns = self._columns
+        if "probability" in columns:
+            columns["Δ log p"] = -columns.pop("probability")
         width = max((len(name) for name in names.values()), default=0) + 2
         lines = [f"{'':{width}}" + "".join(f"{name:>12}" for name in columns)]
         for i in shown:
@@ -316,9 +319,7 @@ class Explanation:
     def _shown(self, n: int | None) -> list[int]:
         if n is None:
             return list(range(len(self.names)))
-        ranked = [self.scores(name) for name in reversed(METHODS)]
-        if self.probability is not None:
-            ranked.insert(0, self.probability)
+        ranked = list(reversed(self._columns.values()))
         return top_ranked(ranked, self._others, whole("table: n", n))
 
 
@@ -329,12 +330,8 @@ def turned(before: str, after: str) -> str:
     'from “es” to “sie”'
     """
     one, other = before.split(), after.split()
-    start = 0
-    while start < min(len(one), len(other)) and one[start] == other[start]:
-        start += 1
-    end = 0
-    while end < min(len(one), len(other)) - start and one[-1 - end] == other[-1 - end]:
-        end += 1
+    start = len(list(takewhile(bool, map(eq, one, other))))
+    end = len(list(takewhile(bool, map(eq, one[start:][::-1], other[start:][::-1]))))
     was, becomes = (" ".join(part[start : len(part) - end]) for part in (one, other))
     if not was or not becomes:
         was, becomes = before, after

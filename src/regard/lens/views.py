@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
+from itertools import accumulate, compress
 from typing import TYPE_CHECKING
 
 import torch
@@ -50,46 +51,52 @@ SLOW = ("integrated-gradients",)
 
 def text_of(words: Words) -> Text:
     """The words of a text, and the word of each token, as a view takes them."""
-    number, real = -1, []
-    for there in words.is_word:
-        number += there
-        real.append(number if there else -1)
-    names = [name for name, there in zip(words.names, words.is_word, strict=True) if there]
-    return Text(words.text, words.tokens, tuple(names), tuple(real[i] for i in words.places))
+    counts = zip(words.is_word, accumulate(words.is_word), strict=True)
+    numbers = [count - 1 if there else -1 for there, count in counts]
+    names = tuple(compress(words.names, words.is_word))
+    return Text(words.text, words.tokens, names, tuple(numbers[i] for i in words.places))
 
 
 def layers_of(analysis: Analysis) -> tuple[dict[str, Text], list[Layer]]:
     """The attention with which a text is read and its translation is written."""
-    adapter, reading = analysis.adapter, analysis.reading
-    writes = adapter.kind == "translator" and analysis.written is not None
-    texts = {SOURCE: text_of(reading.words)}
-    kind = "masked" if adapter.kind == "causal" else "self"
-    layers = _layers_read(list(analysis.looks.values()), kind, "encoder" if writes else "layer")
-    if writes:
+    kind, written = analysis.adapter.kind, None
+    if kind == "translator" and analysis.written is not None:
         told = analysis.translated
-        texts |= {TARGET: text_of(told.written), PREFIX: text_of(told.read)}
-        layers += _layers_written(told.seen)
-    return texts, layers
+        written = told.written, told.read, told.seen
+    name = "layer" if written is None else "encoder"
+    return _layers(analysis.reading.words, analysis.looks, kind == "causal", name, written)
 
 
-def _layers_read(looks: Sequence[Look], kind: str, name: str) -> list[Layer]:
-    return [Layer(f"{name} {i}", kind, SOURCE, SOURCE, look) for i, look in enumerate(looks)]
+def _layers(
+    words: Words,
+    looks: Mapping[str, Look],
+    causal: bool,
+    name: str,
+    written: tuple[Words, Words, Seen] | None,
+) -> tuple[dict[str, Text], list[Layer]]:
+    """The texts, and the layers that read the source and write the translation.
 
-
-def _layers_written(seen: Seen) -> list[Layer]:
-    """The decoder's attention to what it has written, and to the source."""
-    own = [seen[name] for name in seen if seen.kind(name) != "cross"]
-    cross = [seen[name] for name in seen if seen.kind(name) == "cross"]
-    return [
-        *(Layer(f"decoder {i}", "masked", TARGET, PREFIX, one) for i, one in enumerate(own)),
-        *(Layer(f"cross {i}", "cross", TARGET, SOURCE, one) for i, one in enumerate(cross)),
+    `written`: the words of the translation by the step that writes them, the same as they are read,
+    and the attention of the decoder.
+    """
+    texts, kind = {SOURCE: text_of(words)}, "masked" if causal else "self"
+    layers = [
+        Layer(f"{name} {i}", kind, SOURCE, SOURCE, look) for i, look in enumerate(looks.values())
     ]
+    if written is not None:
+        target, read, seen = written
+        texts |= {TARGET: text_of(target), PREFIX: text_of(read)}
+        own = [seen[one] for one in seen if seen.kind(one) != "cross"]
+        cross = [seen[one] for one in seen if seen.kind(one) == "cross"]
+        layers += [Layer(f"decoder {i}", "masked", TARGET, PREFIX, x) for i, x in enumerate(own)]
+        layers += [Layer(f"cross {i}", "cross", TARGET, SOURCE, x) for i, x in enumerate(cross)]
+    return texts, layers
 
 
 def measures_of(prediction: Prediction) -> Measures:
     """The score of each input word for a prediction, by every method that suits the model."""
     words = prediction.words
-    real = [i for i, there in enumerate(words.is_word) if there]
+    real = list(compress(range(len(words)), words.is_word))
     cut = _losses(prediction)[real]
     known = ~cut.isnan()
     kind = "next" if prediction.choices() else "vector"
@@ -121,50 +128,35 @@ def _known(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def explained_of(explanation: Explanation) -> Explained:
+def explained_of(e: Explanation) -> Explained:
     """The scores of the four methods for a word that is read or written."""
-    own = [i for i, there in enumerate(explanation.words.is_word) if there]
-    text, read = SOURCE, explanation.words
-    if explanation.writes is not None and explanation.target is not None:
-        text, read = TARGET, explanation.target
-    if not read.is_word[explanation.word]:
-        raise OptionError(f"view: {explanation.query!r} is a special token, not a word")
+    own = list(compress(range(len(e.words)), e.words.is_word))
+    text, read = SOURCE, e.words
+    if e.writes is not None and e.target is not None:
+        text, read = TARGET, e.target
+    if not read.is_word[e.word]:
+        raise OptionError(f"view: {e.query!r} is a special token, not a word")
     methods = [
         Method(
             name,
-            explanation.scores(name)[own].double().cpu().numpy(),
-            _known(explanation.agreement.get(name, math.nan)),
-            WRITTEN if name == "knockout" and explanation.writes is not None else NOTES[name],
+            e.scores(name)[own].double().cpu().numpy(),
+            _known(e.agreement.get(name, math.nan)),
+            WRITTEN if name == "knockout" and e.writes is not None else NOTES[name],
         )
         for name in METHODS
     ]
-    word = sum(read.is_word[: explanation.word])
-    return Explained(word, text, SOURCE, methods, explanation.conclusion)
+    return Explained(sum(read.is_word[: e.word]), text, SOURCE, methods, e.conclusion)
 
 
-def view_of(explanation: Explanation) -> View:
+def view_of(e: Explanation) -> View:
     """An explanation as a view, with the translation if there is one."""
-    text = explanation.words.text
-    texts = {SOURCE: text_of(explanation.words)}
-    layers = _layers_read(
-        list(explanation.looks.values()),
-        "masked" if explanation.causal else "self",
-        "encoder" if explanation.translates else "layer",
-    )
-    if explanation.target and explanation.target_rows and explanation.written:
-        texts |= {TARGET: text_of(explanation.target_rows), PREFIX: text_of(explanation.target)}
-        layers += _layers_written(explanation.written)
-    return View(
-        texts,
-        layers,
-        explained=explained_of(explanation),
-        title=text if len(text) <= TITLE else f"{text[:TITLE]}…",
-    )
-
-
-def view_of_comparison(comparison: Comparison) -> View:
-    """A comparison as a view."""
-    return View(compared=compared_of(comparison), title=comparison.word)
+    written = None
+    if e.target and e.target_rows and e.written:
+        written = e.target_rows, e.target, e.written
+    name = "encoder" if e.translates else "layer"
+    texts, layers = _layers(e.words, e.looks, e.causal, name, written)
+    title = e.words.text if len(e.words.text) <= TITLE else f"{e.words.text[:TITLE]}…"
+    return View(texts, layers, explained=explained_of(e), title=title)
 
 
 def compared_of(comparison: Comparison) -> Compared:
@@ -176,10 +168,9 @@ def compared_of(comparison: Comparison) -> Compared:
 
 def _side(side: ComparedSide) -> Side:
     words = side.explanation.words
-    own = [i for i, there in enumerate(words.is_word) if there]
     return Side(
-        [words.names[i] for i in own],
-        own.index(side.explanation.word),
+        list(compress(words.names, words.is_word)),
+        sum(words.is_word[: side.explanation.word]),
         side.pulls("knockout", 5),
         [(near.word, near.cosine) for near in side.neighbours],
         side.becomes or "",

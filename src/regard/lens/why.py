@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -169,9 +170,8 @@ class Why:
     @property
     def heads(self) -> list[tuple[int, int, str, float, float]]:
         """(layer, head, input word, attention, estimated effect) of the step, strongest first."""
-        _, heads, n = self.attention.shape
-        order = self.effects.abs().flatten().argsort(descending=True).tolist()
-        rows = [(i // (heads * n), i // n % heads, i % n) for i in order]
+        order = self.effects.abs().flatten().argsort(descending=True)
+        rows = torch.stack(torch.unravel_index(order, self.effects.shape), 1).tolist()
         return [
             (
                 layer,

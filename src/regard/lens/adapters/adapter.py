@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +22,12 @@ from regard.text.words import Words
 BEAM = 5
 
 
+@dataclass(frozen=True, eq=False)
 class Reading:
     """A text as a model reads it: the ids of its tokens, and its words."""
 
-    def __init__(self, ids: Sequence[int], words: Words) -> None:
-        self.ids, self.words = list(ids), words
+    ids: list[int]
+    words: Words
 
 
 class ModelAdapter(ABC):
