@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -270,42 +272,33 @@ def _arrow(question: str) -> Any:
 
 def _chunks(job: Job) -> list[Chunk]:
     """The chunks of the input; raises if columns are missing."""
+    names: set[str] | None = None
     try:
         if job.source.endswith(".parquet"):
             with _arrow(job.question).parquet.ParquetFile(job.source) as file:
                 total, names = file.metadata.num_rows, set(file.schema_arrow.names)
-            needed = QUESTIONS[job.question][2] - ({"word"} if job.word else set())
-            known = names | ({"text"} if "source" in names else set())
-            if missing := sorted(needed - known):
-                raise FileError(
-                    f"{job.source}: has no column {' and '.join(missing)}; its columns are "
-                    f"{', '.join(sorted(names))}"
-                )
-            rows = _rows_of_chunk(job, total)
-            starts = [(first, 0) for first in range(0, total, rows)]
+            offsets = array("Q")
         else:
             with open(job.source, "rb") as lines:
-                total = sum(1 for _ in lines)
-            rows, starts, offset = _rows_of_chunk(job, total), [], 0
-            with open(job.source, "rb") as lines:
-                for number, line in enumerate(lines):
-                    if number % rows == 0:
-                        starts.append((number, offset))
-                    offset += len(line)
-    except FileError:
-        raise
+                offsets = array("Q", accumulate(map(len, lines), initial=0))
+            total = len(offsets) - 1
     except (OSError, ValueError) as error:  # pyarrow raises one of them for damaged files
         raise FileError(f"{job.source}: cannot be read: {error}") from None
+    if names is not None:
+        needed = QUESTIONS[job.question][2] - ({"word"} if job.word else set())
+        known = names | ({"text"} if "source" in names else set())
+        if missing := sorted(needed - known):
+            raise FileError(
+                f"{job.source}: has no column {' and '.join(missing)}; its columns are "
+                f"{', '.join(sorted(names))}"
+            )
     if not total:
         raise FileError(f"{job.source}: has no rows")
+    rows = job.rows or min(MOST, max(LEAST, total // PARTS))
     return [
-        Chunk(number, first, min(rows, total - first), offset)
-        for number, (first, offset) in enumerate(starts)
+        Chunk(number, first, min(rows, total - first), offsets[first] if offsets else 0)
+        for number, first in enumerate(range(0, total, rows))
     ]
-
-
-def _rows_of_chunk(job: Job, total: int) -> int:
-    return job.rows or min(MOST, max(LEAST, total // PARTS))
 
 
 def _read(source: str, chunk: Chunk) -> Iterator[tuple[int, Row | str]]:
