@@ -145,8 +145,9 @@ class Question:
             "or a pair of the built-in corpus"
         )
 
-    def places(self, words: Words) -> Places:
+    def places(self, reading: Reading) -> Places:
         """The question by the numbers of its words."""
+        words = reading.words
         given = (self.word, self.referent, *self.others)
         named = [words.at(int(one)) if self.by_character else words.find(one) for one in given]
         word, *among = named
@@ -158,7 +159,8 @@ class Question:
         for i in named:
             if not words.is_word[i]:
                 raise OptionError(f"score_heads: {words.names[i]!r} is a special token, not a word")
-        return Places(word, among[0], tuple(dict.fromkeys(among)) if self.others else ())
+        candidates = among if self.others else ()
+        return Places(reading, word, among[0], tuple(dict.fromkeys(candidates)))
 
     def nouns(self) -> Iterator[str]:
         """The words that the question names as possible referents."""
@@ -169,22 +171,25 @@ class Question:
 
 @dataclass(frozen=True)
 class Places:
-    """A question by the numbers of its words."""
+    """A question about a text that was read, by the numbers of its words."""
 
+    reading: Reading
     word: int
     referent: int
     candidates: tuple[int, ...]
     """All that the word may refer to, if the question says so."""
 
-    def among(self, words: Words) -> list[int]:
+    @property
+    def among(self) -> Sequence[int]:
         """The words a head chooses from: the candidates, or else every other word."""
-        real = words.is_word
-        return list(self.candidates) or [i for i in range(len(words)) if real[i] and i != self.word]
+        real = enumerate(self.reading.words.is_word)
+        return self.candidates or [i for i, there in real if there and i != self.word]
 
-    def nearest(self, words: Words, nouns: Set[str]) -> int:
+    def nearest(self, nouns: Set[str]) -> int:
         """The nearest noun before the word, or else behind it; see `HeadScores.nearest`."""
+        names = self.reading.words.names
         known = self.candidates or [
-            i for i in self.among(words) if i == self.referent or _is_noun(words.names[i], nouns)
+            i for i in self.among if i == self.referent or _is_noun(names[i], nouns)
         ]
         return min(known, key=lambda i: (i > self.word, abs(i - self.word)))
 
@@ -292,45 +297,39 @@ def score_heads(
     guessed, n = 0, len(every)
     nouns = {*NOUNS, *WORDS}.union(*(question.nouns() for question in every))
     for start in range(0, len(every), BATCH):
-        chunk = every[start : start + BATCH]
-        readings: list[Reading] = [read(one.text) for one in chunk]
-        places = [one.places(it.words) for one, it in zip(chunk, readings, strict=True)]
-        layers, found = _read_scores(adapter, readings, places)
+        asked = [one.places(read(one.text)) for one in every[start : start + BATCH]]
+        layers, found = _read_scores(adapter, asked)
         hits = {"encoder": found}
-        if adapter.kind == "translator" and all(writes_for(adapter, one) for one in readings):
-            hits |= _written_scores(cast(TranslatorAdapter, adapter), readings, places)
+        writes = all(writes_for(adapter, one.reading) for one in asked)
+        if isinstance(adapter, TranslatorAdapter) and writes:
+            hits |= _written_scores(adapter, asked)
         for place, one in hits.items():
             right[place] = right[place] + one
-        guessed += sum(
-            at.nearest(it.words, nouns) == at.referent
-            for it, at in zip(readings, places, strict=True)
-        )
-        progress(start + len(chunk))
+        guessed += sum(one.nearest(nouns) == one.referent for one in asked)
+        progress(start + len(asked))
     return HeadScores({place: one / n for place, one in right.items()}, guessed / n, n, layers)
 
 
-def _read_scores(
-    adapter: ModelAdapter, readings: Sequence[Reading], places: Sequence[Places]
-) -> tuple[tuple[str, ...], Tensor]:
+def _read_scores(adapter: ModelAdapter, asked: Sequence[Places]) -> tuple[tuple[str, ...], Tensor]:
     """The modules that read a text, and the number of hits of each of their heads."""
-    spelled = [it.words.tokens_of(at.word) for it, at in zip(readings, places, strict=True)]
-    asked = sorted({token for tokens in spelled for token in tokens})
+    spelled = [one.reading.words.tokens_of(one.word) for one in asked]
+    queries = sorted({token for tokens in spelled for token in tokens})
     with watch(adapter.model) as seen:
-        adapter.layers(readings)
+        adapter.layers([one.reading for one in asked])
     looks = seen.layers()
-    weights = [look.weights(queries=asked) for look in looks.values()]  # each (b, h, asked, n)
+    weights = [look.weights(queries=queries) for look in looks.values()]  # (b, h, queries, n) each
     hits = []
-    for row, (reading, at) in enumerate(zip(readings, places, strict=True)):
-        looking, size = [asked.index(token) for token in spelled[row]], len(reading.ids)
-        given = [reading.words.summed(one[row][:, looking, :size].mean(1)) for one in weights]
-        hits.append(_hits(torch.stack(given), at, reading.words))
+    for row, at in enumerate(asked):
+        words, size = at.reading.words, len(at.reading.ids)
+        looking = [queries.index(token) for token in spelled[row]]
+        given = [words.summed(one[row][:, looking, :size].mean(1)) for one in weights]
+        hits.append(_hits(torch.stack(given), at))
     return tuple(looks), torch.stack(hits).sum(0)
 
 
-def _written_scores(
-    adapter: TranslatorAdapter, readings: Sequence[Reading], places: Sequence[Places]
-) -> dict[str, Tensor]:
+def _written_scores(adapter: TranslatorAdapter, asked: Sequence[Places]) -> dict[str, Tensor]:
     """The hits at the other two places, from the row that writes the translation of the word."""
+    readings = [one.reading for one in asked]
     written = [tokens for tokens, _ in adapter.translate_all(readings)]
     with watch(adapter.model) as seen:
         adapter.teacher_force(readings, written)
@@ -341,16 +340,16 @@ def _written_scores(
     )  # (b, layers, h, t, keys)
     aligned = to_source.mean((1, 2))
     hits: dict[str, list[Tensor]] = {"cross": [], "decoder": []}
-    for row, (reading, at) in enumerate(zip(readings, places, strict=True)):
-        words, size = reading.words, len(reading.ids)
+    for row, at in enumerate(asked):
+        words, size = at.reading.words, len(at.reading.ids)
         looking = words.summed(aligned[row, : len(written[row]), :size])  # (t, units)
         looking = looking * torch.tensor(words.is_word)
         looking = looking / looking.sum(1, keepdim=True).clamp(min=1e-9)
         step = _step(adapter.target_words(written[row]), looking[:, at.word])
-        hits["cross"].append(_hits(words.summed(to_source[row, :, :, step, :size]), at, words))
+        hits["cross"].append(_hits(words.summed(to_source[row, :, :, step, :size]), at))
         read = looking.argmax(0) + 1  # where the word written for each source word is read
         given = back[row, :, :, step][..., read].masked_fill(read > step, 0.0)
-        hits["decoder"].append(_hits(given, at, words))
+        hits["decoder"].append(_hits(given, at))
     return {place: torch.stack(found).sum(0) for place, found in hits.items()}
 
 
@@ -363,8 +362,8 @@ def _step(target: Words, looking: Tensor) -> int:
     return int((looking * torch.tensor(spelled)).argmax()) if len(looking) else 0
 
 
-def _hits(given: Tensor, at: Places, words: Words) -> Tensor:
+def _hits(given: Tensor, at: Places) -> Tensor:
     """1.0 for heads whose weight is largest for the referent, ``(layers, heads)``."""
-    rest = [i for i in at.among(words) if i != at.referent]
+    rest = [i for i in at.among if i != at.referent]
     others = given[..., rest].amax(-1) if rest else given.new_zeros(given.shape[:2])
     return (given[..., at.referent] > others).double()

@@ -76,7 +76,9 @@ class Translated:
         self.written = Words(self.read.text, names, spans, special)
         """What is written at each position: the translation, then the end."""
         self._unused: Recorded | None = None
-        """The first pass, if it has a graph that no backward pass has used."""
+        """A recorded pass whose graph no backward pass has used."""
+        self._recorded: tuple[Seen, Tensor] | None = None
+        """The decoder's attention and the logits of a recorded pass."""
 
     def prefix(self, memory: Float[Tensor, "rows n width"]) -> Int64[Tensor, "rows t"]:
         """What the decoder reads, beside each row of the encoder's output."""
@@ -84,10 +86,11 @@ class Translated:
         return read.expand(len(memory), -1)
 
     def record(self, with_encoder: bool) -> None:
-        """Keep the graph of the first pass, unless that has run, for the gradient of a choice."""
-        if "_first" not in vars(self):
+        """Run a pass with its graph, unless one has run, for the gradient of a choice."""
+        if self._recorded is None:
             self._unused = found = self._record(with_encoder)
-            self._first = self._of_decoder(found.seen), found.logits[0].detach()
+            own = found.seen.only(x for x in found.seen if not self.adapter.is_encoder(x))
+            self._recorded = own, found.logits[0].detach()
 
     def recorded(self, with_encoder: bool) -> Recorded:
         """A pass for one backward pass, which frees its graph."""
@@ -109,23 +112,28 @@ class Translated:
         return Recorded(with_encoder, seen, logits, leaves)
 
     @cached_property
-    def _first(self) -> tuple[Seen, Tensor]:
+    def _plain(self) -> tuple[Seen, Tensor]:
         with torch.no_grad(), watch(self.adapter.model) as seen:
             logits = self.adapter.step_logits(self.memory, self.prefix(self.memory))
         return seen, logits[0]
 
-    def _of_decoder(self, seen: Seen) -> Seen:
-        return seen.only(name for name in seen if not self.adapter.is_encoder(name))
-
     @property
     def seen(self) -> Seen:
-        """The attention of the decoder as it reads the whole translation."""
-        return self._first[0]
+        """The attention of the decoder as it reads the whole translation.
+
+        Of a pass without autograd graph, so that its bits do not depend on what was asked before.
+        """
+        return self._plain[0]
+
+    @property
+    def any_seen(self) -> Seen:
+        """The same, of a recorded pass if one has run."""
+        return (self._recorded or self._plain)[0]
 
     @property
     def logits(self) -> Float[Tensor, "t choices"]:
         """The logits at each step."""
-        return self._first[1]
+        return (self._recorded or self._plain)[1]
 
     @cached_property
     def confidence(self) -> float:
@@ -144,9 +152,10 @@ class Translated:
         """
         source = self.reading.words
         real = torch.tensor(source.is_word)
-        cross = [name for name in self.seen if self.seen.kind(name) == "cross"]
+        seen = self.any_seen
+        cross = [name for name in seen if seen.kind(name) == "cross"]
         steps = len(self.tokens)
-        found = [source.summed(self.seen[name].weights()[0].mean(0)[:steps]) for name in cross]
+        found = [source.summed(seen[name].weights()[0].mean(0)[:steps]) for name in cross]
         weights = torch.stack(found).cpu() * real
         return weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
 
@@ -271,7 +280,7 @@ class TranslationPrediction(Prediction):
         """Decodes from this step on, if none of the links is of a row before it."""
         if any(self._in_encoder(x) or x.first < self.step for links in cuts for x in links):
             return None
-        return self.adapter.resumed(self.translated.seen, self.memory, self.step)
+        return self.adapter.resumed(self.translated.any_seen, self.memory, self.step)
 
     def _decode_without(self, cuts: Sequence[Sequence[Cut]]) -> Decode:
         """Decodes with each set of links cut in its own row."""
