@@ -80,12 +80,10 @@ class _TransformersModel(ModelAdapter):
             rows = [[vectors[0] for vectors in layer] for layer in zip(*alone, strict=True)]
             return [pad_sequence(layer, batch_first=True) for layer in rows]
         inputs = {"input_ids": ids, "attention_mask": _there(ids, lengths)}
-        return self._hidden_states({name: x.to(self.device) for name, x in inputs.items()}, past)
+        found = self._run({name: x.to(self.device) for name, x in inputs.items()}, past)
+        return list(found.hidden_states)
 
-    def _hidden_states(self, inputs: dict[str, Any], past: Past | None) -> list[Tensor]:
-        return list(self._run(inputs).hidden_states)
-
-    def _run(self, inputs: dict[str, Any]) -> Any:
+    def _run(self, inputs: dict[str, Any], past: Past | None) -> Any:
         """The output for these inputs, with a vector for every token in each layer."""
         name, size = type(self.model).__name__, inputs["input_ids"].shape[1]
         try:
@@ -116,13 +114,13 @@ class TransformersStack(_TransformersModel, StackAdapter):
         self.writes = _has_language_head(model)
         self.kind = "causal" if self.writes else _kind(type(model).__name__)
         self.mask_token = str(getattr(tokenizer, "mask_token", None) or "[MASK]")
-        mask: int | None = getattr(tokenizer, "mask_token_id", None)
-        self.mask_id = -1 if mask is None else mask
+        mask = getattr(tokenizer, "mask_token_id", None)
+        self.mask_id = -1 if mask is None else int(mask)
 
     @property
     def labels(self) -> list[str]:
         names = getattr(self.model.config, "id2label", None) or {}
-        return [str(name) for _, name in sorted(names.items())]
+        return [str(names[i]) for i in sorted(names)]
 
     @property
     def special_ids(self) -> set[int]:
@@ -158,14 +156,14 @@ class TransformersStack(_TransformersModel, StackAdapter):
     def token_names(self, ids: Sequence[int]) -> list[str]:
         return self.tokenizer.names(ids)
 
-    def _hidden_states(self, inputs: dict[str, Any], past: Past | None) -> list[Tensor]:
+    def _run(self, inputs: dict[str, Any], past: Past | None) -> Any:
         if self.writes:
             inputs["use_cache"] = False
         if self._keeps_logits:
             inputs["logits_to_keep"] = 1
         if past is not None:
             inputs |= past.inputs(inputs["input_ids"])
-        found = self._run(inputs)
+        found = super()._run(inputs, past)
         if self.writes:
             # Some models have more between the last vectors and the logits than one matrix.
             expected, last = found.logits[:1, -1], found.hidden_states[-1][:1]
@@ -173,7 +171,7 @@ class TransformersStack(_TransformersModel, StackAdapter):
             self.writes = width == last.shape[-1] and torch.allclose(
                 self.next_logits(last).to(expected), expected, rtol=1e-2, atol=1e-3
             )
-        return list(found.hidden_states)
+        return found
 
 
 class TransformersTranslator(_TransformersModel, TranslatorAdapter):
@@ -253,8 +251,8 @@ class TransformersTranslator(_TransformersModel, TranslatorAdapter):
     @property
     def end(self) -> int:
         end = self.model.generation_config.eos_token_id
-        first: int | None = end[0] if isinstance(end, list) else end
-        return -1 if first is None else first
+        end = end[0] if isinstance(end, list) else end
+        return -1 if end is None else int(end)
 
     @property
     def end_name(self) -> str:
