@@ -65,8 +65,8 @@ def test_the_program_prints_the_six_steps(run: Run) -> None:
     assert ran == run("the cat sat", "--word", "cat"), "the same in every process"
 
 
-def test_the_program_prints_json() -> None:
-    ran = run_process("steps", "das Mädchen", "--json")
+def test_the_program_prints_json(run: Run) -> None:
+    ran = run("das Mädchen", "--json")
     assert (ran.status, ran.err) == (0, "")
     told = strict_json(ran.out)
     assert list(told) == KEYS
@@ -118,8 +118,8 @@ def test_an_argument_that_is_not_utf_8() -> None:
         assert ran.err == ""
 
 
-def test_a_typo_in_an_option() -> None:
-    assert_fails(run_process("steps", "the cat", "--wrod", "cat"), "--wrod", status=2)
+def test_a_typo_in_an_option(run: Run) -> None:
+    assert_fails(run("the cat", "--wrod", "cat"), "--wrod", status=2)
 
 
 def test_nothing_to_do(run: Run) -> None:
