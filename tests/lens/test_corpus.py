@@ -249,7 +249,7 @@ class Fragile(Job):
 
 job = Fragile("embed", {str(path)!r}, {str(tmp_path / "out")!r}, "pocket-en-de", rows=8)
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-assert sum(rows for rows, _ in run(job, start(job), 2, "local")) == 80
+assert sum(rows for rows, _ in run(job, start(job), 1, "local")) == 80
 """
     found = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=300
