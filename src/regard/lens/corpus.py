@@ -28,6 +28,7 @@ from regard.errors import FileError, OptionError, RegardError, WordError
 from regard.files import check_regular, read_regular, replacing, why, write_text
 from regard.lens.analysis import Analysis
 from regard.lens.corpus_workers import Chunk, Done, on_processes, on_ray
+from regard.lens.explanation import METHODS
 from regard.lens.lens import Lens
 from regard.translate.model_files import bundled
 
@@ -44,7 +45,7 @@ Row = dict[str, Any]
 def explain_row(lens: Lens, row: Row, **options: Any) -> Row:
     """What a word attends to, by four measures: a number for each word of the text."""
     found = lens.explain(row["text"], row["word"], **options)
-    return {"words": list(found.names), **{n: found.scores(n).tolist() for n in SCORES}}
+    return {"words": list(found.names), **{n: found.scores(n).tolist() for n in METHODS}}
 
 
 def why_row(lens: Lens, row: Row, **options: Any) -> Row:
@@ -64,7 +65,6 @@ def embed_row(lens: Lens, row: Row, **options: Any) -> Row:
     return {"vector": lens.embed(row["text"]).sentence().tolist()}
 
 
-SCORES = ("attention", "norm", "rollout", "knockout")
 WORDS = {"word": "string", "looked": "float", "matters": "float"}
 LINKS = {
     **dict.fromkeys(("place", "query", "key"), "string"),
@@ -75,7 +75,7 @@ COMMON = {"row": "int64", "text": "string", "word": "string", "error": "string"}
 QUESTIONS: dict[str, tuple[Callable[..., Row], dict[str, Any], set[str]]] = {
     "explain": (
         explain_row,
-        {"words": ["string"], **{name: ["float"] for name in SCORES}},
+        {"words": ["string"], **{name: ["float"] for name in METHODS}},
         {"text", "word"},
     ),
     "why": (

@@ -231,30 +231,29 @@ class Explanation:
 
     def to_data(self) -> dict[str, Any]:
         """Everything as plain lists and numbers."""
+        heads = {name: self.of_heads(name) for name in METHODS}
         data: dict[str, Any] = {
             "text": self.words.text,
             "word": self.names[self.word] if self.writes is None else self.writes,
             "position": self.word,
-            "words": list(self.names),
+            "words": self.names,
             "special": [not real for real in self.words.is_word],
-            "layers": list(self.layers),
-            "scores": rounded(self._columns),
-            "heads": {"attention": rounded(self.attention), "norm": rounded(self.norm)},
-            "agreement": rounded(self.agreement),
+            "layers": self.layers,
+            "scores": self._columns,
+            "heads": {name: scores for name, scores in heads.items() if scores is not None},
+            "agreement": self.agreement,
         }
-        if self.knockout_of_heads is not None:
-            data["heads"]["knockout"] = rounded(self.knockout_of_heads)
         if self.heads_estimated is not None:
             data["heads"]["estimated"] = self.heads_estimated.tolist()
         if self.probability is not None:
-            data["agreement_with_probability"] = rounded(self.agreement_with_probability)
+            data["agreement_with_probability"] = self.agreement_with_probability
             data["said"] = self.said
             data["effects"] = [
                 {"without": self.names[one.word], "position": one.word, "said": one.text}
                 for one in self.effects
             ]
-        data["conclusion"] = self.conclusion
-        return data
+        found: dict[str, Any] = rounded({**data, "conclusion": self.conclusion})
+        return found
 
     def to_json(self) -> str:
         """Everything as JSON, on one line."""
