@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -57,20 +57,12 @@ def on_processes(question: str, run: Run, chunks: list[Chunk], workers: int) -> 
     """Run the chunks on worker processes, each with its own model."""
     if not chunks:
         return
-    remaining, running = iter(chunks), set[Future[Done]]()
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, context, _take, (run,))
     try:
-        while True:
-            for chunk in remaining:
-                with _interrupts_blocked():
-                    running.add(pool.submit(_run_own, chunk))
-                if len(running) >= 2 * workers:
-                    break
-            if not running:
-                break
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            yield from (one.result() for one in done)
+        with _interrupts_blocked():
+            running = [pool.submit(_run_own, chunk) for chunk in chunks]
+        yield from (one.result() for one in as_completed(running))
     except BrokenProcessPool:
         raise RegardError(
             f"{question}: a worker process was killed, possibly because memory ran out; "
