@@ -22,10 +22,7 @@ from regard.lens.capture.session import current
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer
 from regard.translate import Translator
-from tests.lens.small_models import WIDTH, B, N
-
-TEXT = "The animal didn't cross the street because it was too tired."
-LINES = [TEXT, "The street was too wide.", "Das Tier war zu müde.", "because the bat hit it"]
+from tests.lens.small_models import LINES, TEXT, WIDTH, B, N
 
 
 def traces() -> list[object]:
@@ -73,6 +70,12 @@ def translator(tokenizer: Tokenizer) -> Translator:
 @pytest.fixture(scope="module")
 def lens(translator: Translator) -> Lens:
     return Lens(translator)
+
+
+@pytest.fixture(scope="session")
+def pocket() -> Lens:
+    """The bundled model."""
+    return Lens.open("pocket-en-de")
 
 
 @pytest.fixture(scope="module")

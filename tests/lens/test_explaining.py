@@ -21,10 +21,9 @@ from regard.lens.measures import agreement, measure, rollout
 from regard.lens.predictions.stack import VectorPrediction
 from regard.nn import LanguageModel, TransformerConfig
 from regard.text import Tokenizer
+from tests.lens.small_models import TEXT
 
 transformers = pytest.importorskip("transformers", reason="needs the extra hf")
-
-TEXT = "The animal didn't cross the street because it was too tired."
 
 
 def test_attention_is_what_eager_attention_returns(

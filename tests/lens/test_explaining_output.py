@@ -14,10 +14,9 @@ from regard.lens.explanation import Effect, turned
 from regard.nn import Classifier, LanguageModel, TransformerConfig
 from regard.text import Tokenizer
 from regard.translate import Translator
+from tests.lens.small_models import TEXT
 
 transformers = pytest.importorskip("transformers", reason="needs the extra hf")
-
-TEXT = "The animal didn't cross the street because it was too tired."
 
 
 def test_how_much_less_likely_the_translation_gets(lens: Lens, translator: Translator) -> None:

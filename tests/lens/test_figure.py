@@ -23,8 +23,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
-def tired() -> Why:
-    return Lens.open("pocket-en-de").why(TIRED, "es", most=4, control=2)
+def tired(pocket: Lens) -> Why:
+    return pocket.why(TIRED, "es", most=4, control=2)
 
 
 def texts(svg: str) -> list[str]:
@@ -101,10 +101,9 @@ def test_every_cut_has_the_probabilities_of_the_alternatives(tired: Why) -> None
     assert tired.matters_most.probabilities[1] > 0.5
 
 
-def test_alternatives_are_named_as_in_the_headline() -> None:
-    lens = Lens.open("pocket-en-de")
-    analysis = lens.analyse("Hello, how are you?")
-    found = lens.why(analysis, "Hallo", most=0, control=0)
+def test_alternatives_are_named_as_in_the_headline(pocket: Lens) -> None:
+    analysis = pocket.analyse("Hello, how are you?")
+    found = pocket.why(analysis, "Hallo", most=0, control=0)
     names, shares = zip(*found.alternatives, strict=True)
     assert list(shares) == sorted(shares, reverse=True)
     assert (names[0], found.word) == ("Hallo", "Hallo")
@@ -117,14 +116,14 @@ def test_alternatives_are_named_as_in_the_headline() -> None:
     assert list(prediction.named(tokens).values()) == ["G…", "Guten", "the end"]
 
 
-def test_the_steps_of_every_link_are_those_of_the_lens(tired: Why) -> None:
-    row, lens = tired.row, Lens.open("pocket-en-de")
+def test_the_steps_of_every_link_are_those_of_the_lens(tired: Why, pocket: Lens) -> None:
+    row = tired.row
     layers, heads, words = tired.attention.shape
     assert row.words == tuple(range(words))
     assert torch.allclose(row.weight.sum(-1), torch.ones(layers, heads), atol=1e-4)
     assert torch.allclose(row.weight, tired.attention, atol=1e-5)
     for key, layer, head in ((1, 2, 2), (5, 0, 0), (10, 1, 3)):
-        steps = lens.steps(TIRED, query="es", key=key, layer=layer, head=head)
+        steps = pocket.steps(TIRED, query="es", key=key, layer=layer, head=head)
         assert float(row.product[layer, head, key]) == pytest.approx(steps.product, abs=1e-4)
         assert float(row.scaled[layer, head, key]) == pytest.approx(steps.scaled, abs=1e-4)
         assert torch.allclose(row.q[layer, head], steps.q, atol=1e-5)
@@ -133,10 +132,8 @@ def test_the_steps_of_every_link_are_those_of_the_lens(tired: Why) -> None:
         assert torch.allclose(total, steps.output, atol=1e-4)
 
 
-def test_the_steps_of_a_word_of_several_subwords_say_so() -> None:
-    why = Lens.open("pocket-en-de").why(
-        "The dog is hungry. It wants a bone.", "Er", most=0, control=0
-    )
+def test_the_steps_of_a_word_of_several_subwords_say_so(pocket: Lens) -> None:
+    why = pocket.why("The dog is hungry. It wants a bone.", "Er", most=0, control=0)
     mean = why.looked_at.looked
     assert why.row.subwords == 2
     assert why.steps.weight != pytest.approx(mean, abs=0.005)

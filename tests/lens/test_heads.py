@@ -14,11 +14,9 @@ from regard.lens import Lens
 from regard.lens.heads import Question
 from regard.nn import LanguageModel, TransformerConfig
 from regard.text import Tokenizer
+from tests.lens.small_models import TEXT
 
 transformers = pytest.importorskip("transformers", reason="needs the extra hf")
-
-TEXT = "The animal didn't cross the street because it was too tired."
-LINES = [TEXT, "The street was too wide.", "Das Tier war zu müde.", "because the bat hit it"]
 
 
 def test_heads_are_ranked(lens: Lens) -> None:
@@ -36,9 +34,8 @@ def test_heads_are_ranked(lens: Lens) -> None:
     assert str(heads).startswith("it → animal\nlayer  head")
 
 
-def test_norm_of_a_written_word_is_what_its_heads_pass_on() -> None:
+def test_norm_of_a_written_word_is_what_its_heads_pass_on(pocket: Lens) -> None:
     """Weight × length of the value, projected by the head's part of the output matrix."""
-    pocket = Lens.open("pocket-en-de")
     e, heads = pocket.explain(TEXT, "es"), pocket.heads(TEXT, "es", "animal")
     step, key = e.target_rows.tokens_of(e.target_rows.find("es"))[0], e.words.find("animal")
     for layer, name in enumerate(e.layers):

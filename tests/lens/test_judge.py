@@ -31,11 +31,6 @@ QUICK = ["attention-max", "knockout"]
 
 
 @pytest.fixture(scope="module")
-def pocket() -> Lens:
-    return Lens.open("pocket-en-de")
-
-
-@pytest.fixture(scope="module")
 def record(pocket: Lens) -> dict[str, Any]:
     return evaluate(pocket, items_of([TIRED], 1)[0], find_methods(QUICK))
 

@@ -17,11 +17,9 @@ from regard.lens import Lens
 from regard.nn import Transformer, TransformerConfig
 from regard.text import Tokenizer
 from regard.translate import Translator
+from tests.lens.small_models import LINES, TEXT
 
 transformers = pytest.importorskip("transformers", reason="needs the extra hf")
-
-TEXT = "The animal didn't cross the street because it was too tired."
-LINES = [TEXT, "The street was too wide.", "Das Tier war zu müde.", "because the bat hit it"]
 
 
 def test_embed_is_the_models_own_vectors(lens: Lens, translator: Translator) -> None:

@@ -48,6 +48,6 @@ def test_the_steps_are_those_of_the_model(
         ("Tier", "animal", "cross"),
     ],
 )
-def test_a_word_of_every_place_is_asked(query: str, key: str, place: str) -> None:
-    steps = Lens.open("pocket-en-de").steps(TEXT, query=query, key=key, place=place)
+def test_a_word_of_every_place_is_asked(pocket: Lens, query: str, key: str, place: str) -> None:
+    steps = pocket.steps(TEXT, query=query, key=key, place=place)
     assert (steps.query, steps.key, steps.place) == (query, key, place)

@@ -188,10 +188,9 @@ def test_integrated_gradients(prediction: Prediction, llama: Any, run: Any) -> N
     close(score("integrated-gradients", prediction), by_word(expected))
 
 
-def test_integrated_gradients_add_up() -> None:
+def test_integrated_gradients_add_up(pocket: Lens) -> None:
     """To the change of the metric between no words at all and these."""
-    lens = Lens.open("pocket-en-de")
-    asked = lens.analyse("The cat slept.").prediction(None, None)
+    asked = pocket.analyse("The cat slept.").prediction(None, None)
     from regard.lens.methods.inputs import replaced
     from regard.lens.methods.integrated_gradients import score as integrated
 

@@ -10,8 +10,7 @@ from regard.lens import Lens
 from regard.lens.adapters import TranslatorAdapter
 from regard.lens.capture import Cut
 from regard.lens.decoding import continue_draft
-
-TEXT = "The animal didn't cross the street because it was too tired."
+from tests.lens.small_models import TEXT
 
 
 def test_the_draft_saves_passes_and_changes_nothing(

@@ -15,8 +15,7 @@ from regard.nn import LanguageModel, Transformer, TransformerConfig
 from regard.text import Tokenizer
 from regard.text.words import Words
 from regard.translate import Translator
-
-TEXT = "The animal didn't cross the street because it was too tired."
+from tests.lens.small_models import TEXT
 
 
 @pytest.fixture(scope="module")

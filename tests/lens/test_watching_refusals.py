@@ -122,22 +122,7 @@ class Elementwise(nn.Module):
     """Many operators, each called twice, and one softmax."""
 
     def forward(self, x: Tensor) -> Tensor:
-        for name in [
-            "sin",
-            "cos",
-            "tan",
-            "exp",
-            "tanh",
-            "sigmoid",
-            "abs",
-            "neg",
-            "relu",
-            "floor",
-            "ceil",
-            "round",
-            "sign",
-        ]:
-            operator = getattr(torch, name)
+        for operator in OPERATORS:
             x = operator(operator(x))
         return x.softmax(-1)
 

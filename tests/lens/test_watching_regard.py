@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 import regard
 from regard import causal, padding
-from regard.lens import Seen, watch
+from regard.lens import watch
 from regard.nn import (
     Encoder,
     LanguageModel,
@@ -18,24 +18,13 @@ from regard.nn import (
     Transformer,
     TransformerConfig,
 )
-
-MODES = [torch.no_grad, torch.enable_grad, torch.inference_mode]
+from tests.lens.small_models import MODES, unchanged
 
 
 def config() -> TransformerConfig:
     return TransformerConfig.preset(
         "tiny", vocabulary=50, width=16, heads=4, encoder_depth=2, decoder_depth=2
     )
-
-
-def unchanged(model: nn.Module, *args: Tensor, **options: object) -> Seen:
-    torch.manual_seed(1)
-    plain = model(*args, **options)
-    torch.manual_seed(1)
-    with watch(model) as seen:
-        watched = model(*args, **options)
-    assert torch.equal(plain, watched)
-    return seen
 
 
 @pytest.mark.parametrize("mode", MODES)

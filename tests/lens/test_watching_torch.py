@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.errors import StaleError
-from regard.lens import Seen, watch
+from regard.lens import watch
+from tests.lens.small_models import MODES, unchanged
 
-MODES = [torch.no_grad, torch.enable_grad, torch.inference_mode]
 FAST = [torch.no_grad, torch.inference_mode]
 B, H, N, M, WIDTH = 3, 2, 7, 5, 6
 
@@ -28,23 +28,6 @@ def x() -> Tensor:
 def padded() -> Tensor:
     """True where there is padding, as torch has it."""
     return torch.arange(N) >= torch.tensor([[N], [5], [3]])
-
-
-def unchanged(model: nn.Module, *args: Tensor, **options: Any) -> Seen:
-    """What is seen of a model whose output watching does not change by a bit."""
-    torch.manual_seed(1)
-    plain = model(*args, **options)
-    torch.manual_seed(1)
-    with watch(model) as seen:
-        watched = model(*args, **options)
-    for a, b in zip(_flat(plain), _flat(watched), strict=True):
-        assert torch.equal(a, b)
-    return seen
-
-
-def _flat(result: object) -> list[Tensor]:
-    results = result if isinstance(result, tuple) else (result,)
-    return [x for x in results if isinstance(x, Tensor)]
 
 
 def close(a: Tensor, b: Tensor) -> None:

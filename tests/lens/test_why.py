@@ -21,8 +21,8 @@ WIDE = "The animal didn't cross the street because it was too wide."
 
 
 @pytest.fixture(scope="module")
-def lens() -> Lens:
-    return Lens.open("pocket-en-de")
+def lens(pocket: Lens) -> Lens:
+    return pocket
 
 
 @pytest.fixture(scope="module")
