@@ -45,7 +45,7 @@ def explain_read(
     found = measure(analysis.looks, analysis.outputs, words, here)
     said = analysis.written
     ranked = [found.attention.mean((0, 1)), found.norm_of_layers.mean(0), found.rollout]
-    tried = sorted(top_ranked(ranked, range(len(words)), most) if only is None else only)
+    tried = top_ranked(ranked, range(len(words)), most) if only is None else only
     links = {i: Link(here, tuple(words.tokens_of(i))) for i in tried}
     changes = ablate_links(analysis, list(links.values()), said, progress)
     there = {i: link for i, link in links.items() if found.attention[..., i].max() > 0}
