@@ -125,10 +125,9 @@ class Analysis:
         """
         adapter = self.adapter
         if adapter.kind == "translator":
-            self.translated.record(every_place)
-            found: Prediction = choose(self.translated, word, instead)
-        else:
-            found = self._of_stack(cast(StackAdapter, adapter), word, instead)
+            self.translated.decoded(every_place)  # the choice of a word reads any pass
+            return choose(self.translated, word, instead, every_place)
+        found = self._of_stack(cast(StackAdapter, adapter), word, instead)
         found.every_place = every_place
         return found
 

@@ -7,190 +7,33 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import compress
 from string import punctuation
-from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float
 from torch import Tensor
 
 from regard.errors import OptionError, WordError
-from regard.lens.adapters import Reading, Resumed, TranslatorAdapter
-from regard.lens.capture import Cut, Seen, cut, watch
+from regard.lens.adapters import Resumed
+from regard.lens.capture import Cut, Seen, cut
 from regard.lens.decoding import Decode, continue_draft, decode_without
 from regard.lens.predictions.prediction import (
     Axis,
     Prediction,
-    embeddings_as_leaves,
     has_gradients,
     in_rows,
 )
+from regard.lens.predictions.translated_text import Translated, has_letters
 from regard.text.words import WORD, Words
-from regard.translate.alignment import ALIGNING
 from regard.view.figure.wording import percent
 
 PRONOUNS = ("it", "its", "they", "them", "their")
 """English pronouns whose translation depends on what they refer to."""
-SURE = 0.7
-"""The steps for a word attend to it at least this share of the largest attention to it."""
 SURE_OF_TEXT = 0.45
 """The mean probability of the written tokens below which a translation is marked as unsure."""
 END = "the end"
 """The name of the choice to write nothing more."""
 PIECES = 4
 """The largest number of tokens of an alternative word."""
-
-
-class Recorded(NamedTuple):
-    """A watched pass over a translation, with the autograd graph."""
-
-    with_encoder: bool
-    """Whether the encoder was part of it."""
-    seen: Seen
-    logits: Float[Tensor, "1 t choices"]
-    leaves: list[Tensor]
-    """The embedded tokens of the translation, and of the text if that was read as well."""
-
-
-class Translated:
-    """A translation as its decoder reads it, with names for its rows and columns.
-
-    Row i of the decoder reads token i - 1 and writes token i: rows are named after what they write,
-    columns after what was read there.
-    """
-
-    def __init__(
-        self,
-        adapter: TranslatorAdapter,
-        reading: Reading,
-        memory: Float[Tensor, "1 n width"],
-        tokens: Sequence[int],
-    ) -> None:
-        self.adapter, self.reading, self.tokens = adapter, reading, list(tokens)
-        self.memory = memory
-        """The encoder's output."""
-        self.read = adapter.target_words(self.tokens)
-        """What stands at each position: the start, then the translation."""
-        spans = (*self.read.spans[1:], (len(self.read.text), len(self.read.text)))
-        names = (*self.read.tokens[1:], adapter.end_name)
-        special = (*self.read.special[1:], True)
-        self.written = Words(self.read.text, names, spans, special)
-        """What is written at each position: the translation, then the end."""
-        self._unused: Recorded | None = None
-        """A recorded pass whose graph no backward pass has used."""
-        self._recorded: tuple[Seen, Tensor] | None = None
-        """The decoder's attention and the logits of a recorded pass."""
-
-    def prefix(self, memory: Float[Tensor, "rows n width"]) -> Int64[Tensor, "rows t"]:
-        """What the decoder reads, beside each row of the encoder's output."""
-        read = torch.tensor([[self.adapter.start, *self.tokens]], device=memory.device)
-        return read.expand(len(memory), -1)
-
-    def record(self, with_encoder: bool) -> None:
-        """Run a pass with its graph, unless one has run, for the gradient of a choice."""
-        if self._recorded is None:
-            self._unused = found = self._record(with_encoder)
-            own = found.seen.only(x for x in found.seen if not self.adapter.is_encoder(x))
-            self._recorded = own, found.logits[0].detach()
-
-    def recorded(self, with_encoder: bool) -> Recorded:
-        """A pass for one backward pass, which frees its graph."""
-        first, self._unused = self._unused, None
-        if first is not None and first.with_encoder == with_encoder:
-            return first
-        return self._record(with_encoder)
-
-    def _record(self, with_encoder: bool) -> Recorded:
-        adapter, memory = self.adapter, self.memory
-        with (
-            torch.enable_grad(),
-            embeddings_as_leaves(adapter.embeddings) as leaves,
-            watch(adapter.model, gradients=True) as seen,
-        ):
-            if with_encoder:
-                memory = adapter.encode(self.reading)
-            logits = adapter.step_logits(memory, self.prefix(memory))
-        return Recorded(with_encoder, seen, logits, leaves)
-
-    @cached_property
-    def _plain(self) -> tuple[Seen, Tensor]:
-        with torch.no_grad(), watch(self.adapter.model) as seen:
-            logits = self.adapter.step_logits(self.memory, self.prefix(self.memory))
-        return seen, logits[0]
-
-    @property
-    def seen(self) -> Seen:
-        """The attention of the decoder as it reads the whole translation.
-
-        Of a pass without autograd graph, so that its bits do not depend on what was asked before.
-        """
-        return self._plain[0]
-
-    @property
-    def any_seen(self) -> Seen:
-        """The same, of a recorded pass if one has run."""
-        return (self._recorded or self._plain)[0]
-
-    @property
-    def logits(self) -> Float[Tensor, "t choices"]:
-        """The logits at each step."""
-        return (self._recorded or self._plain)[1]
-
-    @cached_property
-    def confidence(self) -> float:
-        """The geometric mean of the probabilities of the written tokens."""
-        if not self.tokens:
-            return 1.0
-        logs = self.logits[: len(self.tokens)].log_softmax(-1)
-        chosen = torch.tensor(self.tokens, device=logs.device)
-        return float(logs.gather(-1, chosen[:, None]).mean().exp())
-
-    @cached_property
-    def _to_source(self) -> Float[Tensor, "layers t units"]:
-        """The attention of each step to each source unit, the mean over the heads of each layer.
-
-        Without special tokens, such as the end of the source, and normalised to sum to 1.
-        """
-        source = self.reading.words
-        real = torch.tensor(source.is_word)
-        seen = self.any_seen
-        cross = [name for name in seen if seen.kind(name) == "cross"]
-        steps = len(self.tokens)
-        found = [source.summed(seen[name].weights()[0].mean(0)[:steps]) for name in cross]
-        weights = torch.stack(found).cpu() * real
-        return weights / weights.sum(-1, keepdim=True).clamp(min=1e-9)
-
-    def alignment(self) -> tuple[tuple[int, int], ...]:
-        """For each written word, the source word that it attends to most.
-
-        By the mean over the heads of the decoder layers that align best.
-        """
-        if not self.tokens:
-            return ()
-        weights = self._to_source[-ALIGNING:].mean(0)
-        return tuple(
-            (unit, int(weights[self.written.tokens_of(unit)].mean(0).argmax()))
-            for unit, is_word in enumerate(self.written.is_word)
-            if is_word
-        )
-
-    def steps_for(self, unit: int) -> list[int]:
-        """The steps that write the translation of a source word.
-
-        They attend to it more than to other words, and about as much as any step does. A comma
-        before a clause attends to its pronoun as well, so punctuation translates punctuation only.
-        """
-        if not self.tokens:
-            return []
-        weights = self._to_source.mean(0)
-        if _has_letters(self.reading.words.names[unit]):
-            spelled = [_has_letters(self.written.names[i]) for i in self.written.places]
-            weights = weights * torch.tensor(spelled[: len(weights)])[:, None]
-        least = SURE * float(weights[:, unit].max())
-        return [
-            i
-            for i, row in enumerate(weights)
-            if int(row.argmax()) == unit and float(row[unit]) >= max(least, 1e-9)
-        ]
 
 
 class TranslationPrediction(Prediction):
@@ -204,8 +47,9 @@ class TranslationPrediction(Prediction):
         step: int,
         instead: int | None = None,
         word_instead: str | None = None,
+        every_place: bool = True,
     ) -> None:
-        adapter = translated.adapter
+        adapter, self.every_place = translated.adapter, every_place
         self.translated, self.adapter, self.memory = translated, adapter, translated.memory
         self.model, self.embeddings = adapter.model, adapter.embeddings
         self.words = translated.reading.words
@@ -242,18 +86,22 @@ class TranslationPrediction(Prediction):
         for unit in order:
             if self.is_word(unit) and chosen[unit] != self.token:
                 return chosen[unit]
-        best: list[int] = self.translated.logits[self.step].topk(2).indices.tolist()
+        best: list[int] = self._logits[self.step].topk(2).indices.tolist()
         return best[1] if best[0] == self.token else best[0]
 
     @cached_property
-    def _baseline(self) -> tuple[Tensor, Seen]:  # type: ignore[override]
+    def _baseline(self) -> tuple[Tensor, Seen]:
         """The same, from a pass over the whole translation, which it may share with others."""
         recorded = self.translated.recorded(self.every_place)
         with torch.enable_grad():
             torch.autograd.grad(self.metric(recorded.logits[0, self.step]), recorded.leaves)
         if not has_gradients(recorded.seen):
             return self._with_gradients(watched=True)
-        return self.translated.logits[self.step], recorded.seen
+        return self._logits[self.step], recorded.seen
+
+    @property
+    def _logits(self) -> Float[Tensor, "t choices"]:
+        return self.translated.decoded(self.every_place)[1]
 
     @property
     def queries(self) -> tuple[int, ...]:
@@ -280,7 +128,8 @@ class TranslationPrediction(Prediction):
         """Decodes from this step on, if none of the links is of a row before it."""
         if any(self._in_encoder(x) or x.first < self.step for links in cuts for x in links):
             return None
-        return self.adapter.resumed(self.translated.any_seen, self.memory, self.step)
+        seen, _ = self.translated.decoded(self.every_place)
+        return self.adapter.resumed(seen, self.memory, self.step)
 
     def _decode_without(self, cuts: Sequence[Sequence[Cut]]) -> Decode:
         """Decodes with each set of links cut in its own row."""
@@ -389,7 +238,7 @@ class TranslationPrediction(Prediction):
 
 
 def choose(
-    translated: Translated, word: str | int | None, instead: str | None
+    translated: Translated, word: str | int | None, instead: str | None, every_place: bool = True
 ) -> TranslationPrediction:
     """The prediction of a written word, compared with an alternative.
 
@@ -399,7 +248,7 @@ def choose(
     unit = _unit(translated, word)
     first = _first(translated.written, unit)
     step, other = (first, None) if instead is None else _differing(translated, unit, instead)
-    found = TranslationPrediction(translated, step, other, instead)
+    found = TranslationPrediction(translated, step, other, instead, every_place)
     note = ""
     if step != first:
         common = translated.adapter.detokenize(translated.tokens[first:step])
@@ -474,7 +323,7 @@ def _default_unit(translated: Translated) -> int:
     chosen = torch.tensor(tokens, device=memory.device).expand(rows, -1).unsqueeze(-1)
     lowest = logits.softmax(-1).gather(-1, chosen).squeeze(-1).amin(0)
     places, names = translated.written.places, translated.written.names
-    own = [i for i in range(len(tokens)) if _has_letters(names[places[i]])]
+    own = [i for i in range(len(tokens)) if has_letters(names[places[i]])]
     return places[min(own or range(len(tokens)), key=lambda i: float(lowest[i]))]
 
 
@@ -501,8 +350,3 @@ def _first(words: Words, unit: int) -> int:
     """The first token of a word that spells a part of it, unlike a mark for capitals."""
     tokens = words.tokens_of(unit)
     return next((i for i in tokens if words.spans[i][0] < words.spans[i][1]), tokens[0])
-
-
-def _has_letters(word: str) -> bool:
-    """Whether a word has a letter or digit, unlike punctuation."""
-    return any(map(str.isalnum, word))
