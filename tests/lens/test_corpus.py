@@ -99,9 +99,24 @@ def test_the_summary_counts_as_answered_only_what_is(
     path.write_text('nonsense\n{"text": "I am here."}\n')
     answer_all(job("embed", str(path), tmp_path / "some"), 1, None)
     assert f"1 row answered into {tmp_path / 'some'}; 1 failed" in capsys.readouterr().err
+    answer_all(job("embed", str(path), tmp_path / "some"), 1, None)
+    assert "is already complete (2 rows); 1 failed, see the col" in capsys.readouterr().err
     path.write_text("nonsense\n")
     with pytest.raises(RegardError, match=r"0 rows answered into .*; 1 failed, see the column"):
         answer_all(job("embed", str(path), tmp_path / "none"), 1, None)
+
+
+def test_a_job_without_an_answer_fails_however_often_it_is_run(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text("nonsense\n" * 3)
+    one = job("embed", str(path), tmp_path / "out", rows=2)
+    one.run(start(one)[0])  # and then it was stopped
+    for said in (
+        r"0 rows answered into .* \(2 were already there\)",
+        r"already complete \(3 rows\)",
+    ):
+        with pytest.raises(RegardError, match=rf"{said}; 3 failed, see the column error"):
+            answer_all(one, 1, None)
 
 
 def test_bad_input_is_named(lines: str, tmp_path: Path) -> None:

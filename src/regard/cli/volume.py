@@ -7,7 +7,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 
 from regard.cli.output import note
 from regard.errors import RegardError, counted
-from regard.lens.corpus import Job, finished, run, start
+from regard.lens.corpus import Chunk, Done, Job, finished, run, start
 from regard.translate.threads import available_cores
 
 
@@ -16,24 +16,29 @@ def answer_all(job: Job, workers: int | None, ray: str | None) -> None:
 
     Raises if every row failed.
     """
-    chunks, before = start(job), finished(job)
-    if not chunks:
-        note(f"{job.out} is already complete ({counted(before, 'row')})")
-        return
-    total, rows, failed = sum(chunk.rows for chunk in chunks), 0, 0
-    console = Console(stderr=True)
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(job.question, total=total)
-        count = available_cores() if workers is None else workers
-        for done, wrong in run(job, chunks, count, ray):
-            rows, failed = rows + done, failed + wrong
-            bar.advance(task, done)
-    said = f"{counted(rows - failed, 'row')} answered into {job.out}"
-    if before:
-        said += f" ({before:,} were already there)"
+    chunks, (before, failed) = start(job), finished(job)
+    if chunks:
+        rows, wrong = _progress(job, chunks, workers, ray)
+        said = f"{counted(rows - wrong, 'row')} answered into {job.out}"
+        said += f" ({before:,} were already there)" if before else ""
+        failed += wrong
+    else:
+        rows, said = 0, f"{job.out} is already complete ({counted(before, 'row')})"
     if failed:
         said += f"; {failed:,} failed, see the column error"
     if failed == before + rows:
         raise RegardError(said)
     note(said)
+
+
+def _progress(job: Job, chunks: list[Chunk], workers: int | None, ray: str | None) -> Done:
+    """Run the chunks with a progress bar; returns the number of rows, and of failed ones."""
+    rows = failed = 0
+    console = Console(stderr=True)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(job.question, total=sum(chunk.rows for chunk in chunks))
+        for done, wrong in run(job, chunks, available_cores() if workers is None else workers, ray):
+            rows, failed = rows + done, failed + wrong
+            bar.advance(task, done)
+    return rows, failed

@@ -228,18 +228,19 @@ def _digest(path: Path) -> str:
         raise FileError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def finished(job: Job) -> int:
-    """The number of finished rows."""
-    read, rows = _arrow(job.question).parquet.read_metadata, 0
+def finished(job: Job) -> Done:
+    """The number of finished rows, and of failed ones among them."""
+    read, rows, failed = _arrow(job.question).parquet.read_table, 0, 0
     for part in Path(job.out).glob(PART_FILES):
         try:
-            rows += read(part).num_rows
+            errors = read(part, columns=["error"])["error"]
         except (OSError, ValueError):  # pyarrow raises one of them for damaged files
             raise FileError(
                 f"{job.question}: {part} is damaged; delete it, and the same command computes it "
                 "again"
             ) from None
-    return rows
+        rows, failed = rows + len(errors), failed + len(errors) - errors.null_count
+    return rows, failed
 
 
 def run(job: Job, chunks: list[Chunk], workers: int, ray: str | None = None) -> Iterator[Done]:
