@@ -185,6 +185,7 @@ def test_compare(run: Run) -> None:
         (["explain", TEXT, "--word=it", "--svg=x.png"], OptionError, "that ends in .svg"),
         (["explain", "--jsonl=other.jsonl"], FileError, "other.jsonl: line 1: the text has no wor"),
         (["explain", "--jsonl=bad.jsonl"], FileError, "line 1 is not a JSON object"),
+        (["explain", "--jsonl=empty.jsonl"], FileError, "empty.jsonl: has no rows"),
         (["explain", "--jsonl=wordless.jsonl"], FileError, "line 1 has no word"),
         (["explain", "--jsonl=float.jsonl"], FileError, "line 1: word is float"),
         (["compare", "bat", TEXT, TEXT], WordError, "the text has no word 'bat'"),
@@ -194,6 +195,7 @@ def test_compare(run: Run) -> None:
 def test_what_goes_wrong(
     run: Run, tmp_path: Path, arguments: list[str], kind: type[RegardError], message: str
 ) -> None:
+    (tmp_path / "empty.jsonl").touch()
     (tmp_path / "bad.jsonl").write_text("it\n", encoding="utf-8")
     (tmp_path / "other.jsonl").write_text('{"text": "a b", "word": "c"}\n', encoding="utf-8")
     (tmp_path / "float.jsonl").write_text('{"text": "a b", "word": 1.5}\n', encoding="utf-8")

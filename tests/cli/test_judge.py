@@ -46,6 +46,7 @@ def test_table_picture_and_json(run: Run, tmp_path: Path) -> None:
         (["--data=empty.jsonl"], "empty.jsonl: the file is empty"),
         (["--data=bad.jsonl"], "bad.jsonl, line 1: not JSON"),
         (["--svg=curves.gif"], "--svg curves.gif, expected a file that ends in .svg"),
+        (["--svg=none/curves.svg"], "judge: cannot write none/curves.svg: No such file"),
         (["--most=0"], "Invalid value for '--most'"),
         (["--model=gone"], "gone"),
         (["--data=items.jsonl", "--methods=attention", "--out=gone/x.json"], "cannot write gone/"),

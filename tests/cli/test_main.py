@@ -16,6 +16,19 @@ def test_the_version(program: Run) -> None:
     assert program("--version") == (0, f"regard {metadata.version('regard')}\n", "")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["wy"], "No such command 'wy'. Did you mean 'why'? (regard --help)"),
+        (["embed"], "Missing argument 'source'. (regard embed --help)"),
+        (["vectors", "analogy", "a"], "Missing argument 'b'. (regard vectors analogy --help)"),
+        (["corpus", "-m"], "No such option: -m (regard corpus --help)"),
+    ],
+)
+def test_what_is_mistyped_names_the_help(program: Run, arguments: list[str], error: str) -> None:
+    assert program(*arguments) == (2, "", f"regard: {error}\n")
+
+
 def test_help_needs_no_torch() -> None:
     code = (
         "import sys; from regard.cli.program import VERBS, program; program(VERBS); "

@@ -298,6 +298,8 @@ def test_a_matrix_file_that_is_not_there(run: Run) -> None:
         assert_fails(run("--matrix", name), f"{name}: ", "No such file")
     Path("m.txt").write_text("1 2")
     assert_fails(run("--matrix", "m.txt"), "m.txt: ", ".json", ".npz", ".csv")
+    Path("b.json").write_bytes(b"\xff")
+    assert_fails(run("--matrix", "b.json"), "b.json: not UTF-8 text")
     Path("d.json").mkdir()
     assert_fails(run("--matrix", "d.json"), "d.json: ", "Is a directory")
 

@@ -54,6 +54,8 @@ def test_json(run: Run) -> None:
         ((), "give a text, or --jsonl FILE"),
         ((TEXT, "--jsonl=a.jsonl"), "give only one of a text and --jsonl"),
         ((TEXT, "--all"), "--all needs --html FILE"),
+        (("--jsonl=a.jsonl",), "--jsonl needs --out FOLDER"),
+        ((TEXT, "--html=none/a.html"), "why: cannot write none/a.html: No such file"),
         *(
             (("--jsonl=a.jsonl", "--out=o", option), f"{option.partition('=')[0]} cannot be used")
             for option in ("--instead=es", "--html=a.html", "--svg=a.svg", "--all", "--json")

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import track
 
-from regard.cli.options import ROWS_ONLY, Json, Model, Out, Ray, Workers, check_endings, refuse
+from regard.cli.options import ROWS_ONLY, Json, Model, Out, Ray, Workers, check_outputs, refuse
 from regard.cli.output import note, print_json, progress_bar
 from regard.errors import FileError, OptionError, WordError
 from regard.models import POCKET
@@ -74,7 +74,7 @@ def explain(
     if jsonl is not None:
         reason = "cannot be used with --jsonl, which prints every number"
         refuse("explain", {**chosen, **pictures}, reason)
-    check_endings("explain", html=html, svg=svg, png=png)
+    check_outputs("explain", html=html, svg=svg, png=png)
     from regard.cli.volume import answer_all
     from regard.lens import Lens
     from regard.lens.corpus import Job
@@ -135,6 +135,8 @@ def _summary(
 def _many(lens: Lens, path: Path, word: str | None, tokens: bool) -> None:
     """Print one line of JSON for each line of the file."""
     items = list(_items(path, word))
+    if not items:
+        raise FileError(f"{path}: has no rows")
     console = Console(stderr=True)
     for number, said, which in track(
         items, "explaining", console=console, disable=not console.is_terminal

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.options import Json, Model, check_endings
+from regard.cli.options import Json, Model, check_outputs
 from regard.cli.output import note, progress_bar
 from regard.models import POCKET
 
@@ -31,7 +31,7 @@ def judge(
     when the word is hidden everywhere. deletion, insertion: the area of the curves when words are
     hidden or shown, highest score first. evidence: reciprocal rank of the word that decides.
     """
-    check_endings("judge", svg=svg)
+    check_outputs("judge", svg=svg)
     from regard.lens.judgement import judge as judged
 
     names = None if methods is None else [one.strip() for one in methods.split(",") if one.strip()]

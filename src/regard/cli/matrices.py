@@ -48,8 +48,9 @@ def read_matrices(path: Path) -> dict[str, Any]:
 
 
 def _json(path: Path) -> dict[str, Any]:
+    text = path.read_text(encoding="utf-8-sig")
     try:
-        given = json.loads(path.read_text(encoding="utf-8-sig"))
+        given = json.loads(text)
     except json.JSONDecodeError as error:
         raise FileError(f"{path}: line {error.lineno}: {error.msg}") from None
     except (RecursionError, ValueError) as error:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from regard.errors import OptionError
+from regard.errors import FileError, OptionError
 
 Model = Annotated[str, typer.Option(help="A bundled model, a folder, or hub:org/name.")]
 Json = Annotated[bool, typer.Option("--json", help="Print every number as JSON.")]
@@ -23,13 +23,18 @@ ROWS_ONLY = "needs both --jsonl FILE and --out FOLDER"
 """The reason to refuse options for many rows."""
 
 
-def check_endings(command: str, **paths: Path | None) -> None:
-    """Raise if the suffix of a file is not the name of its option."""
-    for ending, path in paths.items():
-        if path is not None and path.suffix.lower() != f".{ending}":
+def check_outputs(command: str, **paths: Path | None) -> None:
+    """Raise if a file to write has another suffix than its option, or is in no folder."""
+    for option, path in paths.items():
+        if path is None:
+            continue
+        ending = {"latex": ".tex"}.get(option, f".{option}")
+        if path.suffix.lower() != ending:
             raise OptionError(
-                f"{command}: --{ending} {path}, expected a file that ends in .{ending}"
+                f"{command}: --{option} {path}, expected a file that ends in {ending}"
             )
+        if not path.parent.is_dir():
+            raise FileError(f"{command}: cannot write {path}: No such file or directory")
 
 
 def refuse(command: str, options: Mapping[str, object], reason: str) -> None:

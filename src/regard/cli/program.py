@@ -150,7 +150,9 @@ def _run(app: typer.Typer) -> None:
             note("stopped")
             sys.exit(INTERRUPTED)
     except TyperException as error:
-        note(error.format_message())
+        asked = getattr(error, "ctx", None)
+        hint = f" ({asked.command_path} --help)" if asked else ""
+        note(error.format_message() + hint)
         sys.exit(error.exit_code)
     except typer.Abort:
         sys.exit(INTERRUPTED)

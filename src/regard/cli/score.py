@@ -14,7 +14,7 @@ import typer
 from regard.cli.input_lines import STDIN, lines
 from regard.cli.options import refuse
 from regard.cli.output import note, print_json, progress_bar
-from regard.errors import FileError, OptionError
+from regard.errors import FileError, OptionError, counted
 from regard.models import POCKET
 
 
@@ -98,8 +98,8 @@ def _closeness(
     name = STDIN if hypothesis is None else str(hypothesis)
     if len(said) != len(right):
         raise FileError(
-            f"{name} has {len(said):,} lines but {reference} has {len(right):,}; line n of "
-            "each must translate the same sentence"
+            f"{name} has {counted(len(said), 'line')} but {reference} has {len(right):,}; line n "
+            "of each must translate the same sentence"
         )
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)  # its warnings name Python options
     if tokenize != "none" and 2 * sum(line.endswith(" .") for line in said) > len(said):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from regard.cli.options import Json, refuse
+from regard.cli.options import Json, check_outputs, refuse
 from regard.cli.output import note, print_json
-from regard.errors import FileError, OptionError
+from regard.errors import OptionError
 
 if TYPE_CHECKING:
     import torch
@@ -56,6 +56,7 @@ def steps(
     """Self-attention in six steps, with every number: of one --word, or in matrix form."""
     if heads < 1:
         raise OptionError(f"steps: --heads {heads}, expected 1 or more")
+    check_outputs("steps", html=html, latex=latex)
     from regard.attention.scores import NAMED
     from regard.cli.matrices import read_matrices
     from regard.walkthrough import steps as take_steps
@@ -155,11 +156,6 @@ def _show(
 ) -> None:
     chosen = result.matrices() if word is None else result.of(word, occurrence)
     chosen = dataclasses.replace(chosen, preface=" ".join(filter(None, (origin, chosen.preface))))
-    for path, ending in ((html, ".html"), (latex, ".tex")):
-        if path is not None and path.suffix.lower() != ending:
-            raise OptionError(f"steps: {path} does not end in {ending}")
-        if path is not None and not path.parent.is_dir():
-            raise FileError(f"steps: cannot write {path}: No such file or directory")
     for path in (html, latex):
         if path is not None:
             chosen.save(path)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from regard.cli.options import ROWS_ONLY, Json, Model, Out, Ray, Workers, check_endings, refuse
+from regard.cli.options import ROWS_ONLY, Json, Model, Out, Ray, Workers, check_outputs, refuse
 from regard.cli.output import print_json
 from regard.errors import OptionError
 from regard.models import POCKET
@@ -45,12 +45,14 @@ def why(
 
     regard why "The animal didn't cross the street because it was too tired." --word es
     """
-    check_endings("why", html=html, svg=svg)
+    check_outputs("why", html=html, svg=svg)
     if text is None and jsonl is None:
         raise OptionError("why: give a text, or --jsonl FILE with --out FOLDER")
     if text is not None and jsonl is not None:
         raise OptionError("why: give only one of a text and --jsonl")
     if jsonl is not None:
+        if out is None:
+            raise OptionError("why: --jsonl needs --out FOLDER, for the answers")
         refuse("why", {"--instead": instead}, "cannot be used with --jsonl; give it in the rows")
         single = {"--html": html, "--all": all_ or None, "--svg": svg, "--json": json_ or None}
         refuse("why", single, "cannot be used with --jsonl, whose answers go to --out")
@@ -66,8 +68,7 @@ def why(
 
         answer_all(Job("why", str(jsonl), str(out), model, word, links), workers, ray)
         return
-    rows = {"--jsonl": jsonl, "--out": out, "--workers": workers, "--ray": ray}
-    refuse("why", rows, ROWS_ONLY)
+    refuse("why", {"--out": out, "--workers": workers, "--ray": ray}, ROWS_ONLY)
     lens = Lens.open(model)
     analysis = lens.analyse(text or "")
     found = lens.why(analysis, word, instead=instead, most=32 if links is None else links)
