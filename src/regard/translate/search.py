@@ -31,10 +31,6 @@ from regard.translate.repetition import Loops
 from regard.translate.strategies import Beam, Greedy, Sampling, Strategy, check_n_best, check_whole
 from regard.translate.writing import Tree, Writer
 
-GROUP = 24
-"""Words per group in the first stage of `best_words`."""
-FAR = 60.0
-"""Largest absolute maximum of a row for which exp() is safe without subtracting it."""
 WIDEST_TREE = 64
 """Beam size above which moving keys and values is faster than the mask of a `Tree`."""
 FINISHED_SHARE = 1 / 32
@@ -334,50 +330,11 @@ def best_words(
     """The `count` most probable continuations of k beams of each of s sentences, best first.
 
     `log_p` are those of the beams. Returns log p, the beam and the word of each continuation.
-    Overwrites the logits.
-
-    In two stages, as `topk` over whole vocabularies is slow: the `count` best maxima of groups of
-    words, then the best words of these groups. Only their logarithms are computed.
     """
     if native.fits(logits.numel(), logits, log_p):
         return torch.ops.regard.best_words(  # type: ignore[no-any-return]
             logits.contiguous(), log_p.contiguous(), count
         )
-    (s, k), vocabulary = log_p.shape, logits.shape[1]
-    columns = vocabulary // GROUP
-    if columns < 4 * count or logits.dtype == torch.float16:  # exp() would overflow
-        return _best_of_all(logits, log_p, count)
-    # A group is every columns-th word, so that maxima are taken over contiguous vectors.
-    sizes = [columns * GROUP, vocabulary - columns * GROUP]
-    grouped, rest = torch.split(logits, sizes, 1)
-    maxima = grouped.view(-1, GROUP, columns).amax(1)
-    highest = maxima.amax(1)
-    if rest.numel():
-        highest = torch.maximum(highest, rest.amax(1))
-    least, most = torch.aminmax(highest)
-    if not (least.item() > -FAR and most.item() < FAR):
-        return _best_of_all(logits, log_p, count)
-    before = log_p - logits.exp_().sum(1).log_().view(s, k)
-    groups = (
-        (maxima.view(s, k, -1) + before[..., None]).flatten(1).topk(count, sorted=False).indices
-    )
-    starts = groups // columns * vocabulary + groups % columns
-    steps = torch.arange(0, columns * GROUP, columns, device=logits.device)
-    places = (starts[..., None] + steps).flatten(1)
-    if rest.numel():
-        others = torch.arange(0, k * vocabulary, vocabulary, device=logits.device)[:, None]
-        others = others + torch.arange(columns * GROUP, vocabulary, device=logits.device)
-        places = torch.cat((places, others.view(1, -1).expand(s, -1)), 1)
-    likely = logits.view(s, -1).gather(1, places)
-    found, at = likely.log_().add_(before.gather(1, places // vocabulary)).topk(count)
-    places = places.gather(1, at)
-    return found, places // vocabulary, places % vocabulary
-
-
-def _best_of_all(
-    logits: Float[Tensor, "sk vocabulary"], log_p: Float[Tensor, "s k"], count: int
-) -> tuple[Float[Tensor, "s c"], Int[Tensor, "s c"], Int[Tensor, "s c"]]:
-    """`best_words` in one stage, for small vocabularies and for logits of any size."""
     (s, k), vocabulary = log_p.shape, logits.shape[1]
     found, at = (logits.log_softmax(1).view(s, k, -1) + log_p[..., None]).flatten(1).topk(count)
     return found, at // vocabulary, at % vocabulary
