@@ -141,17 +141,14 @@ def test_what_is_found_does_not_depend_on_the_batch(
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
-@pytest.mark.parametrize("share", [0.0, 0.4, 2.0])
-def test_when_finished_sentences_leave_is_a_matter_of_speed_alone(
-    share: float, position: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sentences_that_finish_leave_the_others_as_they_are(position: str) -> None:
     model = sharp(replace(CONFIG, position=position), end=2.0)
     texts = sources(12)
-    wanted = search(model, texts, Beam(3), n_best=3, most=2 * MOST)
-    monkeypatch.setattr(module, "FINISHED_SHARE", share)
-    found = search(model, texts, Beam(3), n_best=3, most=2 * MOST)
-    assert [[one.tokens for one in ranked] for ranked in found] == [
-        [one.tokens for one in ranked] for ranked in wanted
+    together = search(model, texts, Beam(3), n_best=3, most=2 * MOST)
+    alone = [search(model, [text], Beam(3), n_best=3, most=2 * MOST)[0] for text in texts]
+    assert len({len(ranked[0].tokens) for ranked in together}) > 1
+    assert [[one.tokens for one in ranked] for ranked in together] == [
+        [one.tokens for one in ranked] for ranked in alone
     ]
 
 

@@ -58,6 +58,16 @@ class Sink:
         """The run has ended, or failed."""
 
 
+def _to_each(name: str) -> Callable[..., None]:
+    """A method that calls the method of this name of every sink."""
+
+    def call(self: Events, *arguments: Any) -> None:
+        for sink in self.sinks:
+            getattr(sink, name)(*arguments)
+
+    return call
+
+
 class Events(Sink):
     """Passes every event on to several sinks."""
 
@@ -68,33 +78,8 @@ class Events(Sink):
     def is_due(self) -> bool:
         return any(sink.is_due for sink in self.sinks)
 
-    def say(self, text: str) -> None:
-        for sink in self.sinks:
-            sink.say(text)
-
-    def start(self, step: int, last: int, validation: Figures) -> None:
-        for sink in self.sinks:
-            sink.start(step, last, validation)
-
-    def show(self, figures: Figures, doing: str | None = None) -> None:
-        for sink in self.sinks:
-            sink.show(figures, doing)
-
-    def train(self, figures: Figures) -> None:
-        for sink in self.sinks:
-            sink.train(figures)
-
-    def valid(self, figures: Figures) -> None:
-        for sink in self.sinks:
-            sink.valid(figures)
-
-    def finish(self, figures: Figures) -> None:
-        for sink in self.sinks:
-            sink.finish(figures)
-
-    def close(self) -> None:
-        for sink in self.sinks:
-            sink.close()
+    say, start, show, train = map(_to_each, ("say", "start", "show", "train"))
+    valid, finish, close = map(_to_each, ("valid", "finish", "close"))
 
 
 class Terminal(Sink):

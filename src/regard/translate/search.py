@@ -33,8 +33,6 @@ from regard.translate.writing import Tree, Writer
 
 WIDEST_TREE = 64
 """Beam size above which moving keys and values is faster than the mask of a `Tree`."""
-FINISHED_SHARE = 1 / 32
-"""Share of finished sentences at which they leave the batch."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +89,8 @@ def search(
         most = min(most or model.config.max_length, model.config.max_length)
     limits = [min(limit, most or limit) for limit in limits]
     added = model.config.position in ("sinusoidal", "learned")
-    width = how.size if isinstance(how, Beam) else n_best
-    room = width * (max(map(len, sources)) * 5 // 4 + 4)
-    writer = (
-        Tree(model, sources, limits, memory, room=room)
-        if added and isinstance(how, Beam) and 1 < how.size <= WIDEST_TREE
-        else Writer(model, sources, limits, memory)
-    )
+    in_tree = added and isinstance(how, Beam) and 1 < how.size <= WIDEST_TREE
+    writer = (Tree if in_tree else Writer)(model, sources, limits, memory)
     with autocast_disabled(model.output.device):
         loops = Loops(sources, model.output.device) if cut_loops else None
         if isinstance(how, Beam):
@@ -209,12 +202,11 @@ class _BeamSearch:
     def _advance(
         self, log_p: Tensor, parents: Tensor, tokens: Tensor, runs: Tensor | None, stops: Tensor
     ) -> None:
-        stopped = int(stops.sum())
-        stay = None
+        stopped, stay = int(stops.sum()), None
         if stopped == len(self._who):
             self._who = []
             return
-        if stopped >= FINISHED_SHARE * len(self._who):
+        if stopped:
             # The last sentences take the free places, so that few have to move.
             stay = torch.arange(len(self._who) - stopped, device=stops.device)
             stay[stops[: len(stay)]] = (~stops[len(stay) :]).nonzero()[:, 0] + len(stay)
@@ -222,9 +214,6 @@ class _BeamSearch:
             self._ended, self._written = self._ended[stay], self._written[stay]
             log_p, parents, tokens = log_p[stay], parents[stay], tokens[stay]
             runs = None if runs is None else runs[stay]
-        elif stopped:
-            # Moving all others costs more than a few steps with finished sentences.
-            log_p = log_p.masked_fill(stops[:, None], -torch.inf)
         self._writer.advance(parents, stay)
         if self._loops is not None and runs is not None:
             self._loops.keep(runs, stay)

@@ -12,7 +12,6 @@ import torch
 from regard.attention.operation import watched
 from regard.text import by_length
 
-Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 BATCHES, LARGE = 2, 16
@@ -38,29 +37,6 @@ def useful(threads: int | None) -> int:
     return available_cores() if threads is None else min(threads, os.cpu_count() or 1)
 
 
-def in_threads(
-    work: Callable[[Item], Result], items: Sequence[Item], threads: int | None = None
-) -> list[Result]:
-    """The results of the items, in order, computed on up to ``useful(threads)`` threads.
-
-    Each item runs on a single thread: operations of a small model are slower if PyTorch splits
-    them.
-
-    >>> in_threads(lambda n: n * n, range(5), 2)
-    [0, 1, 4, 9, 16]
-    """
-    threads = min(useful(threads), len(items))
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        if threads < 2:
-            return [work(item) for item in items]
-        with ThreadPoolExecutor(threads, initializer=lambda: torch.set_num_threads(1)) as pool:
-            return list(pool.map(work, items))
-    finally:
-        torch.set_num_threads(before)
-
-
 def in_batches(
     work: Callable[[list[int]], Sequence[Result]],
     lengths: Sequence[int],
@@ -69,7 +45,9 @@ def in_batches(
 ) -> list[Result]:
     """The result of each item, in order; `work` computes a batch of items of like length.
 
-    `budget` is the tokens of a batch. `work` gets the numbers of its items.
+    `budget` is the tokens of a batch. `work` gets the numbers of its items, on one of up to
+    ``useful(threads)`` threads. PyTorch runs single-threaded in each: it is slower on a small model
+    if it splits operations.
 
     >>> in_batches(lambda rows: [f"item {i}" for i in rows], [3, 9, 4], budget=20)
     ['item 0', 'item 1', 'item 2']
@@ -79,7 +57,19 @@ def in_batches(
     if threads > 1 and each >= BATCHES * LARGE:
         each = -(-each // BATCHES)
     batches = list(by_length(lengths, budget, each))
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        if min(threads, len(batches)) < 2:
+            done = list(map(work, batches))
+        else:
+            with ThreadPoolExecutor(
+                threads, initializer=torch.set_num_threads, initargs=(1,)
+            ) as pool:
+                done = list(pool.map(work, batches))
+    finally:
+        torch.set_num_threads(before)
     found: dict[int, Result] = {}
-    for rows, results in zip(batches, in_threads(work, batches, threads), strict=True):
+    for rows, results in zip(batches, done, strict=True):
         found.update(zip(rows, results, strict=True))
     return [found[row] for row in range(len(lengths))]

@@ -24,8 +24,8 @@ from regard.nn import Transformer
 from regard.nn.stepping import Stepper
 from regard.text import Tokenizer, padded
 
-LOGITS = 2**19
-"""Logits that are held at once: about the size of a core's cache."""
+LOGITS = 2**22
+"""Logits that are held at once, 16 MB; fewer would read the weights more often."""
 
 
 class Writer:
@@ -36,7 +36,6 @@ class Writer:
         sources: token ids, without start and end.
         limits: maximum length of each translation.
         memory: the encoder's output for the sources and their ends, if known.
-        room: tokens per sentence for which the cache is allocated from the start.
     """
 
     def __init__(
@@ -45,7 +44,6 @@ class Writer:
         sources: Sequence[Sequence[int]],
         limits: list[int],
         memory: Float[Tensor, "b s width"] | None = None,
-        room: int = 0,
     ) -> None:
         self.model = model
         device = model.output.device
@@ -55,7 +53,7 @@ class Writer:
         if memory is None:
             memory = model.encode(tokens.to(device), source_mask=self._mask)
         self._memory = memory.to(model.output.dtype)
-        self._cache = model.cache(room)
+        self._cache = model.cache()
         products = product_dtype(model.output)
         with autocast_disabled(device):
             self._stepper = Stepper(model.decoder, products)
@@ -66,7 +64,7 @@ class Writer:
     def logits(self, tokens: Int[Tensor, "b k"]) -> Iterator[Float[Tensor, "rows vocabulary"]]:
         """The logits of the next token after these, which are appended to the sequences.
 
-        For some of the b sentences at a time, in order; small pieces stay in the processor's cache.
+        For some of the b sentences at a time, in order, which bounds the memory they need.
         """
         hidden, k = self._written(tokens), tokens.shape[1]
         rows = max(1, LOGITS // len(self.model.output) // k) * k
