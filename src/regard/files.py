@@ -62,6 +62,26 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """An empty folder that is renamed to `path` at the end; removed on any error."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        dir=path.parent, prefix=f".{path.name}.", ignore_cleanup_errors=True
+    ) as beside:
+        new, old = Path(beside) / path.name, Path(beside) / f"{path.name}.old"
+        new.mkdir()
+        yield new
+        if path.exists():
+            os.replace(path, old)
+        try:
+            os.replace(new, path)
+        except OSError:
+            if old.exists():
+                os.replace(old, path)
+            raise
+
+
 def check_regular(path: Path) -> None:
     """Raise for a pipe, a socket or a device, which may never end."""
     if path.exists() and not path.is_file() and not path.is_dir():

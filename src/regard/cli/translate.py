@@ -24,7 +24,6 @@ from regard.models import POCKET
 if TYPE_CHECKING:
     from regard.translate.strategies import Strategy
     from regard.translate.translation import Translation
-    from regard.translate.translator import Translator
 
 SILENCE = 10.0
 """Seconds without output after which progress is reported."""
@@ -87,11 +86,13 @@ def translate(
     translator = Translator.load(model, precision=precision)
     lines = _lines(source, output)
     progress = _Progress(hidden=output is not None or not sys.stdout.isatty())
-    options = {"n_best": n_best, "batch": batch, "threads": threads}
-    results = _translated(translator, lines, how, progress, **options)
     done = empty = asked = 0
     with _opened(output) as out:
-        for found in results:
+        for chunk in chain(lines, [[]]):  # the last checks the options even if there is no line
+            found = translator.translate(
+                chunk, how, n_best=n_best, batch=batch, threads=threads, first=done,
+                progress=progress.sentences,
+            )  # fmt: skip
             aligned = translator.align(found) if alignment else []
             for number, one in enumerate(found, 1):
                 _remark(done + number, one, translator.longest)
@@ -105,8 +106,8 @@ def translate(
                 out.write(f"{text}\n".encode(errors="replace"))
             out.flush()
             done += len(found)
-            asked += sum(bool(one.source.strip()) for one in found)
-            empty += sum(bool(one.source.strip()) and not one.text for one in found)
+            texts = [one.text for one in found if one.source.strip()]
+            asked, empty = asked + len(texts), empty + texts.count("")
             progress.lines(done)
         progress.end()
     if empty:
@@ -138,20 +139,6 @@ def _names_file(source: str) -> bool:
     if len(source.split()) > 1:  # a sentence may end in the name of a program or a site
         return path.suffix in TEXT_ENDINGS
     return path.name != source or path.suffix[1:].isalpha()
-
-
-def _translated(
-    translator: Translator,
-    lines: Iterator[list[str]],
-    how: Strategy,
-    progress: _Progress,
-    **options: Any,
-) -> Iterator[list[Translation]]:
-    """The translations of each chunk of lines."""
-    done = 0
-    for chunk in chain(lines, [[]]):  # the last checks the options even if there is no line
-        yield translator.translate(chunk, how, first=done, progress=progress.sentences, **options)
-        done += len(chunk)
 
 
 def _strategy(

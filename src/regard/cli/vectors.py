@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from regard.cli.input_lines import line_chunks, lines
+from regard.cli.input_lines import lines
 from regard.cli.output import note, print_json
 from regard.errors import OptionError, WordError
 
@@ -126,12 +125,8 @@ def sentence(
     if text is not None:
         _say(vectors, text, unknown, json_)
         return
-    number = 0
-    for chunk in line_chunks(None):
-        for line in chunk:
-            number += 1
-            _say(vectors, line, unknown, json_, number)
-        sys.stdout.flush()
+    for number, line in enumerate(lines(None), 1):
+        _say(vectors, line, unknown, json_, number)
 
 
 @app.command()
@@ -212,7 +207,7 @@ def _say(vectors: Vectors, text: str, unknown: str, json_: bool, line: int | Non
         numbers = None if vector is None else vector.tolist()
         print_json({"text": text, "skipped": skipped, "vector": numbers})
         return
-    print("" if vector is None else " ".join(vector.astype(str)))
+    print("" if vector is None else " ".join(vector.astype(str)), flush=True)
     _remark(skipped, line)
 
 

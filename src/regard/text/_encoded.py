@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import shutil
-import tempfile
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import FileError, OptionError, counted
-from regard.files import make_usual, why
+from regard.files import replacing_folder, why
 from regard.text.tokenizer import Tokenizer
 
 CHUNK = 8192
@@ -165,23 +162,16 @@ class EncodedPairs:
         """
         folder = Path(folder)
         _check_replaceable(folder)
+        writer = _Writer(tokenizer, cleaning or Cleaning())
         try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            beside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-        except OSError as error:
-            raise FileError(f"{folder}: cannot be written: {why(error)}") from None
-        try:
-            writer = _Writer(tokenizer, cleaning or Cleaning())
-            writer.write([pairs, *more], beside, progress)
-            if not writer.counts["kept"]:
-                raise FileError(f"{folder}: no pairs left: {_in_a_line(writer.report)}")
-            _move(beside, folder)
+            with replacing_folder(folder) as beside:
+                writer.write([pairs, *more], beside, progress)
+                if not writer.counts["kept"]:
+                    raise FileError(f"{folder}: no pairs left: {_in_a_line(writer.report)}")
         except FileError:
             raise
         except OSError as error:
             raise FileError(f"{folder}: cannot be written: {why(error)}") from None
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
         return cls(folder)
 
     @classmethod
@@ -210,15 +200,14 @@ class _Writer:
         self.tokenizer = tokenizer
         self.cleaning = cleaning
         self.dtype = np.dtype("<u2" if tokenizer.size <= 2**16 else "<u4")
-        self.counts = {field.name: 0 for field in dataclasses.fields(Report)}
-        self.too_long_lines: list[int] = []
+        self.counts: dict[str, Any] = dataclasses.asdict(Report())
         self.lines = 0
         self.lengths = array("i")
         self.seen = _Seen()
 
     @property
     def report(self) -> Report:
-        return Report(**{**self.counts, "too_long_lines": tuple(self.too_long_lines)})  # type: ignore[arg-type]
+        return Report(**self.counts)
 
     def write(
         self,
@@ -290,8 +279,8 @@ class _Writer:
             self.counts["empty"] += 1
         elif longer > self.cleaning.max_length:
             self.counts["too_long"] += 1
-            if len(self.too_long_lines) < NAMED:
-                self.too_long_lines.append(line)
+            if len(self.counts["too_long_lines"]) < NAMED:
+                self.counts["too_long_lines"] += (line,)
         elif longer > SHORT and longer > self.cleaning.max_ratio * shorter:
             self.counts["unequal"] += 1
         else:
@@ -380,19 +369,3 @@ def _check_replaceable(folder: Path) -> None:
             raise FileError(f"{folder}: a file of this name exists, expected a folder")
         if any(folder.iterdir()):
             raise FileError(f"{folder}: the folder exists and holds other files; name another")
-
-
-def _move(beside: Path, folder: Path) -> None:
-    """Move a finished folder to its place."""
-    make_usual(beside)
-    old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    if folder.exists():
-        os.replace(folder, old / folder.name)
-    try:
-        os.replace(beside, folder)
-    except OSError:
-        if (old / folder.name).exists():
-            os.replace(old / folder.name, folder)
-        raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)

@@ -172,7 +172,8 @@ def write_pairs(pairs: Iterable[tuple[str, str]], folder: Path) -> Path:
         )
     lines = []
     for number, pair in enumerate(pairs):
-        if not _is_pair(pair):
+        is_pair = isinstance(pair, tuple | list) and len(pair) == 2
+        if not is_pair or not all(isinstance(side, str) for side in pair):
             raise OptionError(
                 f"Translator.train: pairs[{number}] is {str(pair)[:60]!r}, expected two texts, "
                 "source and target"
@@ -191,11 +192,3 @@ def write_pairs(pairs: Iterable[tuple[str, str]], folder: Path) -> Path:
             f"Translator.train: {folder} holds a run on other pairs; give another out"
         )
     return path
-
-
-def _is_pair(pair: object) -> bool:
-    return (
-        isinstance(pair, tuple | list)
-        and len(pair) == 2
-        and all(isinstance(side, str) for side in pair)
-    )

@@ -5,9 +5,6 @@ Positions are exported as a table, since CTranslate2 orders its sinusoids differ
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention import Learned, Sinusoidal
 from regard.errors import FileError, OptionError, RegardError
-from regard.files import make_usual, why
+from regard.files import replacing_folder, why
 from regard.nn import Embedding, MultiHeadAttention, Transformer
 from regard.nn.blocks import Block, FeedForward
 from regard.text import Tokenizer
@@ -111,21 +108,14 @@ def export_ctranslate2(
     spec = _spec(specs, translator.model, translator.tokenizer)
     spec.validate()
     spec.optimize(quantization)
-    beside: str | None = None
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.")
-        spec.save(beside)
-        translator.tokenizer.save(Path(beside) / "tokenizer.json")
-        text = _readme(translator, folder.name, quantization)
-        (Path(beside) / "README.md").write_text(text, encoding="utf-8")
-        make_usual(beside)
-        os.replace(beside, folder)
+        with replacing_folder(folder) as beside:
+            spec.save(str(beside))
+            translator.tokenizer.save(beside / "tokenizer.json")
+            text = _readme(translator, folder.name, quantization)
+            (beside / "README.md").write_text(text, encoding="utf-8")
     except OSError as error:
         raise FileError(f"export: cannot write {folder}: {why(error)}") from None
-    finally:
-        if beside is not None:
-            shutil.rmtree(beside, ignore_errors=True)
 
 
 def _readme(translator: Translator, name: str, quantization: str) -> str:

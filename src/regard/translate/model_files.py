@@ -202,12 +202,7 @@ def _finished(folder: Path, int8: bool) -> Stored:
     longest, by_rows = content.get("longest"), content["format"] == FORMAT_ROWS
     if longest is not None and (type(longest) is not int or longest < 1):
         raise FileError(f"{path}: longest is {longest!r}, expected a whole number")
-    weights = _read_weights(folder / WEIGHTS, by_rows)
-    if not int8 or by_rows:
-        weights = {
-            name: weight.values() if isinstance(weight, Int8Matrix) else weight
-            for name, weight in weights.items()
-        }
+    weights = _read_weights(folder / WEIGHTS, by_rows, int8 and not by_rows)
     try:
         config = RunConfig().changed({"model": content["model"]}, str(path)).model
     except OptionError as error:
@@ -278,8 +273,8 @@ def _content(path: Path) -> dict[str, Any]:
     return content
 
 
-def _read_weights(path: Path, by_rows: bool) -> dict[str, Tensor]:
-    """The weights, int8 ones as `Int8Matrix`; `by_rows`: with a scale per row."""
+def _read_weights(path: Path, by_rows: bool, int8: bool) -> dict[str, Tensor]:
+    """The weights; `by_rows`: int8 ones have a scale per row; `int8`: they are `Int8Matrix`."""
     check_regular(path)
     try:
         stored = load_file(path)
@@ -298,17 +293,18 @@ def _read_weights(path: Path, by_rows: bool) -> dict[str, Tensor]:
         if not (scale.is_floating_point() and scale.isfinite().all()):
             raise FileError(f"{path}: {name} is not finite; the file is damaged: export it again")
         stored[own] = Int8Matrix(matrix.clone(), scale.to(torch.float32, copy=True), axis)
+    found: dict[str, Tensor] = {}
     for name, weight in stored.items():
         if not weight.is_floating_point():
             raise FileError(
                 f"{path}: {name} is stored as {str(weight.dtype).removeprefix('torch.')}, expected "
                 "floating-point numbers; export the model again"
             )
-    # Copied, not mapped: the model must not change when the file does.
-    return {
-        name: weight if isinstance(weight, Int8Matrix) else weight.to(torch.float32, copy=True)
-        for name, weight in stored.items()
-    }
+        if isinstance(weight, Int8Matrix):
+            found[name] = weight if int8 else weight.values()
+        else:  # copied, not mapped: the model must not change when the file does
+            found[name] = weight.to(torch.float32, copy=True)
+    return found
 
 
 def _large_weights(config: TransformerConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
