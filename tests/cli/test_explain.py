@@ -135,6 +135,18 @@ def test_many_texts(run: Run, tmp_path: Path) -> None:
     assert found[0] == one
 
 
+def test_many_texts_go_to_a_file_even_from_a_terminal(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "one.jsonl").write_text(json.dumps({"text": TEXT, "word": "it"}), encoding="utf-8")
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    explain(jsonl=tmp_path / "one.jsonl", model=str(model))
+    out, err = capsys.readouterr()
+    assert json.loads(out)["word"] == "it"
+    assert "explaining" in err
+
+
 def test_a_page_and_a_picture(run: Run, tmp_path: Path) -> None:
     run("explain", TEXT, "--word=it", "--html=it.html", "--svg=it.svg")
     assert "<!doctype html>" in (tmp_path / "it.html").read_text(encoding="utf-8").lower()

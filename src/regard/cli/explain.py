@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import track
 
 from regard.cli.options import ROWS_ONLY, Json, Model, Out, Ray, Workers, check_outputs, refuse
 from regard.cli.output import note, print_json, progress_bar
@@ -137,14 +136,13 @@ def _many(lens: Lens, path: Path, word: str | None, tokens: bool) -> None:
     items = list(_items(path, word))
     if not items:
         raise FileError(f"{path}: has no rows")
-    console = Console(stderr=True)
-    for number, said, which in track(
-        items, "explaining", console=console, disable=not console.is_terminal
-    ):
-        try:
-            print(lens.explain(said, which, tokens=tokens).to_json(), flush=True)
-        except (OptionError, WordError) as error:
-            raise FileError(f"{path}: line {number}: {error}") from None
+    with progress_bar("explaining", hidden=sys.stdout.isatty()) as progress:
+        for done, (number, said, which) in enumerate(items):
+            progress(done, len(items))
+            try:
+                print(lens.explain(said, which, tokens=tokens).to_json(), flush=True)
+            except (OptionError, WordError) as error:
+                raise FileError(f"{path}: line {number}: {error}") from None
 
 
 def _items(path: Path, word: str | None) -> Iterator[tuple[int, str, str | int]]:

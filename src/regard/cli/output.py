@@ -20,12 +20,14 @@ def note(text: str) -> None:
 
 
 @contextmanager
-def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(description: str, *, hidden: bool = False) -> Iterator[Callable[[int, int], None]]:
     """Context: ``progress(done, of)`` draws a bar on a terminal, which is removed at the end."""
     from rich.console import Console
     from rich.progress import Progress
 
     console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    # With redirection, what is printed meanwhile would go to the terminal even if stdout is a file.
+    disabled = hidden or not console.is_terminal
+    with Progress(console=console, transient=True, redirect_stdout=False, disable=disabled) as bar:
         task = bar.add_task(description, total=None, visible=False)
         yield lambda done, of: bar.update(task, completed=done, total=of, visible=True)

@@ -7,7 +7,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 
 from regard.cli.output import note
 from regard.errors import RegardError, counted
-from regard.lens.corpus import Chunk, Done, Job, finished, run, start
+from regard.lens.corpus import Job, finished, run, start
+from regard.lens.corpus_workers import Chunk, Done
 from regard.translate.threads import available_cores
 
 
