@@ -156,6 +156,7 @@ def test_a_port_in_use(failing: Fail, model: Path) -> None:
          "machine; 127.0.0.1 accepts local connections only"),
         (["--threads", "0"], "serve: --threads 0, expected 1 or more"),
         (["--workers", "0"], "serve: --workers 0, expected 1 or more"),
+        (["--workers", "8421"], "serve: --workers 8421, expected 256 or fewer"),
         (["--workers", "2", "--threads", "2"], "serve: --workers 2 and --threads 2, but with "
          "several workers each has one thread; give only one of the two"),
         (["--longest", "0"], "serve: --longest 0, expected 1 or more"),

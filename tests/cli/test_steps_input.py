@@ -293,6 +293,10 @@ def test_a_bad_npz_matrix(run: Run, write: Callable[[], Any], says: tuple[str, .
     assert files() == ["m.npz"], "nothing was unpickled"
 
 
+def test_more_than_fits_in_memory(run: Run) -> None:
+    assert_fails(run("a b", "--heads", "999999"), "not enough memory")
+
+
 def test_a_matrix_file_that_is_not_there(run: Run) -> None:
     for name in ("none.json", "none.csv", "none.npz"):
         assert_fails(run("--matrix", name), f"{name}: ", "No such file")

@@ -166,6 +166,7 @@ def test_a_bad_recipe_is_told_in_one_line(run: Train, content: str, told: str) -
         (("--target=train.de",), "train: --source is missing"),
         (("--source=a.tsv", "--target=train.de"), "train: a.tsv holds both sides"),
         (("--weight-decay=nan",), "train: weight_decay=nan, expected a finite number"),
+        (("--source=train.en", "--target=train.de", "--width=-8"), "TransformerConfig: width=-8"),
     ],
 )
 def test_a_bad_option_is_told_in_one_line(

@@ -159,6 +159,11 @@ def _run(app: typer.Typer) -> None:
     except RegardError as error:
         note(str(error))
         sys.exit(1)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "can't allocate memory" not in str(error):
+            raise
+        note("there is not enough memory for this")
+        sys.exit(1)
     except OSError as error:
         if error.errno == errno.EBADF:
             note("standard output is closed")

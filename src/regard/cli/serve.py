@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 PORT = 8421
 SMALL = 20_000_000
 """Parameters below which one thread is about as fast as two."""
+MOST_WORKERS = 256
+"""Each is a process; a port given as --workers by mistake would fill the memory."""
 FORKS = sys.platform == "linux"
 """Whether a process that has loaded PyTorch can fork."""
 
@@ -66,6 +68,8 @@ def serve(
     for option, value in {**counts, "--threads": threads, "--workers": workers}.items():
         if value is not None and value < 1:
             raise OptionError(f"serve: {option} {value}, expected 1 or more")
+    if workers is not None and workers > MOST_WORKERS:
+        raise OptionError(f"serve: --workers {workers}, expected {MOST_WORKERS} or fewer")
     if workers is not None and workers > 1 and threads is not None and threads > 1:
         raise OptionError(
             f"serve: --workers {workers} and --threads {threads}, but with several workers each "

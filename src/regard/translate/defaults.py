@@ -76,11 +76,12 @@ class Options:
         fixed = bool(given.get("init_from"))
         preset = self.preset or (None if fixed or "width" in given else _preset(size.pairs))
         config = RunConfig(model=PRESETS[preset] if preset else TransformerConfig())
+        config = config.changed(self.sections, "train")
         chosen = _chosen(size, given, config.model.width)
         if fixed or data.tokenizer:
             del chosen["vocabulary"]
-        config = config.changed(Options.of(chosen).sections, "train")
-        config = config.changed(self.sections, "train")
+        free = {name: value for name, value in chosen.items() if name not in given}
+        config = config.changed(Options.of(free).sections, "train")
         if size.pairs:  # else preparing the data raises
             say(_announced(size, chosen, None if self.preset else preset, given))
         return config
@@ -130,7 +131,7 @@ def _chosen(size: _Size, given: Mapping[str, Any], width: int) -> dict[str, Any]
     updates = min(int(known["epochs"]) * each, int(known.get("max_steps") or 1 << 60))
     found["warmup"] = _between(updates / 10, 1, 2000)
     warmup = max(LEAST_WARMUP, int(known.get("warmup", found["warmup"])))
-    rate = 1 / math.sqrt(int(known.get("width", width)) * warmup)
+    rate = 1 / math.sqrt(width * warmup)
     found["learning_rate"] = float(f"{rate:.2g}")
     found["valid_every"] = _between(updates / 10, 1, 1000)
     return found
