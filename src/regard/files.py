@@ -55,7 +55,9 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        make_usual(temporary)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)  # temporary files have fewer permissions
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -105,10 +107,3 @@ def why(error: Exception) -> str:
     if full or "No space left" in said or " requested and " in said:
         return "the disk is full; make room and run the same again"
     return getattr(error, "strerror", None) or said
-
-
-def make_usual(path: str | Path) -> None:
-    """Set the permissions of a newly created file or folder; temporary files have fewer."""
-    mask = os.umask(0)
-    os.umask(mask)
-    os.chmod(path, (0o777 if os.path.isdir(path) else 0o666) & ~mask)
