@@ -52,7 +52,7 @@ def why_row(lens: Lens, row: Row, **options: Any) -> Row:
     """The words and the strongest links that a written word depends on."""
     text = row["analysis"] or row["text"]
     found = lens.why(
-        text, row.get("word"), instead=row.get("instead"), control=1, texts=False, **options
+        text, row.get("word"), instead=row.get("instead"), control=0, texts=False, **options
     )
     words = [{name: getattr(one, name) for name in WORDS} for one in found.words]
     links = [{name: getattr(one, name) for name in LINKS} for one in found.links]

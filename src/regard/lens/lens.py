@@ -199,7 +199,8 @@ class Lens:
                 are cut, but no single ones, which takes less than half the time.
             control: the number of other links to cut, at random, to judge the estimate.
             texts: whether to find out what is written after each cut that changes the word, and
-                the smallest set of links that does; without, a translation takes half the time.
+                the smallest set of links that does. Without, other choices are named by their
+                first token, and a translation takes half the time.
         """
         most, control = whole("why: most", most, 0), whole("why: control", control, 0)
         analysis = self._analysed(text)

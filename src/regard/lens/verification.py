@@ -52,7 +52,11 @@ def why(prediction: Prediction, *, most: int, control: int, texts: bool) -> Why:
         cuts.append([_cut(prediction, strongest[i]) for i in flip.links])
         first.append(flip.token)
     tokens = {*alternatives, *prediction.chosen(torch.cat([logits, before[None]])), *first}
-    names, written = prediction.named_and_written({prediction.instead, *tokens}, cuts, first)
+    names = {token: prediction.spell(token) for token in tokens}
+    written: list[str] = []
+    if texts:
+        names, written = prediction.named_and_written({prediction.instead, *tokens}, cuts, first)
+    names |= prediction.named((prediction.token, prediction.instead))
     words = _words(prediction, step, units, logits, alternatives, names)
     for i, text in zip(changed, written, strict=False):
         words[i] = replace(words[i], text=text)
