@@ -30,24 +30,15 @@ def bound(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65_535:
         raise OptionError(f"serve: --port {port}, expected 0 to 65535")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
+        family, _, _, _, place = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-    except (socket.gaierror, UnicodeError):
-        raise OptionError(
-            f"serve: --host {host} is not an address of this machine; "
-            "127.0.0.1 accepts local connections only"
-        ) from None
-    made = socket.socket(family, kind, protocol)
-    try:
-        if os.name == "posix":  # on Windows two servers could share a port
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(address)
-        made.listen(socket.SOMAXCONN)
-    except OSError as error:
-        made.close()
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        return socket.create_server(
+            place, family=family, backlog=socket.SOMAXCONN, dualstack_ipv6=both
+        )
+    except (OSError, UnicodeError) as error:
         raise OptionError(f"serve: {_reason(error, host, port)}") from None
-    return made
 
 
 def address(listening: socket.socket) -> str:
@@ -94,14 +85,14 @@ def run(
             signal.signal(one, handler)
 
 
-def _reason(error: OSError, host: str, port: int) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} of {host} is in use; choose another with --port, or 0 for a free one"
-    if error.errno == errno.EACCES:
-        return f"this user may not open port {port}; choose one above 1023 with --port"
-    if error.errno == errno.EADDRNOTAVAIL:
+def _reason(error: OSError | UnicodeError, host: str, port: int) -> str:
+    if isinstance(error, socket.gaierror | UnicodeError) or error.errno == errno.EADDRNOTAVAIL:
         return (
             f"--host {host} is not an address of this machine; "
             "127.0.0.1 accepts local connections only"
         )
-    return f"cannot listen at {host}, port {port}: {error.strerror}"
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} of {host} is in use; choose another with --port, or 0 for a free one"
+    if error.errno == errno.EACCES:
+        return f"this user may not open port {port}; choose one above 1023 with --port"
+    return f"cannot listen at {host}, port {port}: {os.strerror(error.errno or 0)}"
