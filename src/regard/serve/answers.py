@@ -5,14 +5,13 @@ Words are numbered from 0, special tokens not counted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
 from regard.errors import OptionError, RegardError
-from regard.lens import Analysis, Comparison, Lens
+from regard.lens import Analysis, Lens
 from regard.lens.views import compared_of, layers_of
-from regard.serve.body import Asked
 from regard.serve.limits import Limits
 from regard.serve.recent import Recent
 from regard.serve.refusals import RefusedError, too_large
@@ -20,8 +19,8 @@ from regard.text.words import Words
 from regard.view import View, payload
 
 Reply = dict[str, Any]
-Work = Callable[[], Reply]
-"""Computes a reply."""
+Word = str | int | None
+"""A word, by spelling or number; None is one that the lens chooses."""
 EXAMPLES = (
     ("it · tired", "The animal didn't cross the street because it was too tired.", "it"),
     ("it · wide", "The animal didn't cross the street because it was too wide.", "it"),
@@ -35,7 +34,7 @@ KEPT = 2048
 
 
 class Answers:
-    """Answers questions with a lens: each method reads the fields and returns the work."""
+    """Answers questions with a lens: a method for each, which takes its fields."""
 
     def __init__(self, lens: Lens, limits: Limits) -> None:
         self._lens = lens
@@ -82,118 +81,68 @@ class Answers:
             if count > self._most:
                 raise too_large(f"the text has {count:,} tokens, but the limit is {self._most:,}")
 
-    def words(self, asked: Asked) -> Work:
+    def words(self, text: str) -> Reply:
         """The words of a text, as the model reads it."""
-        text = asked.text()
+        words = self._lens.words(text)
+        return {"words": [words.names[i] for i in _own(words)]}
 
-        def work() -> Reply:
-            words = self._lens.words(text)
-            return {"words": [words.names[i] for i in _own(words)]}
-
-        return work
-
-    def figure(self, asked: Asked) -> Work:
+    def figure(self, text: str, word: Word = None, links: bool = False) -> Reply:
         """The page's data for a written word, with the outcome of every cut."""
-        text, word, links = asked.text(), _optional(asked), asked.flag("links")
-        return lambda: self._lens.view(
-            self._analyse(text), word, every=False, layers=False, links=links
-        ).payload()
+        analysis = self._analyse(text)
+        return self._lens.view(analysis, word, every=False, layers=False, links=links).payload()
 
-    def attention(self, asked: Asked) -> Work:
+    def attention(self, text: str, word: int | None = None) -> Reply:
         """The weights of all layers and heads, and the six steps of a word if one is given."""
-        text = asked.text()
-        steps = [asked.number("word")] if asked.has("word") else None
-        return lambda: View(*layers_of(self._analyse(text))).payload(steps)
+        view = View(*layers_of(self._analyse(text)))
+        return view.payload(None if word is None else [word])
 
-    def measures(self, asked: Asked) -> Work:
+    def measures(self, text: str, word: Word = None) -> Reply:
         """The importance of each input word for a written word, by every method."""
-        text, word = asked.text(), _optional(asked)
-        return lambda: payload.measures_data(self._lens.measures(self._analyse(text), word))
+        return payload.measures_data(self._lens.measures(self._analyse(text), word))
 
-    def why(self, asked: Asked) -> Work:
+    def why(self, text: str, word: Word = None, instead: str | None = None) -> Reply:
         """Why the model wrote a word, as numbers."""
-        text, word = asked.text(), _optional(asked)
-        instead = asked.spelled("instead") if asked.has("instead") else None
-        return lambda: self._lens.why(self._analyse(text), word, instead=instead).to_data()
+        return self._lens.why(self._analyse(text), word, instead=instead).to_data()
 
-    def explain(self, asked: Asked) -> Work:
+    def explain(self, text: str, word: str | int, tokens: bool = False) -> Reply:
         """What a word of the text attends to, by four measures, as numbers."""
-        text, word, tokens = asked.text(), asked.word(), asked.flag("tokens")
+        number = _numbered(self._lens.words(text, tokens=tokens), word)
+        return self._lens.explain(text, number, tokens=tokens).to_data()
 
-        def work() -> Reply:
-            number = _numbered(self._lens.words(text, tokens=tokens), word)
-            return self._lens.explain(text, number, tokens=tokens).to_data()
-
-        return work
-
-    def steps(self, asked: Asked) -> Work:
+    def steps(self, text: str, **link: Any) -> Reply:
         """The six steps of one link of a written word."""
-        text, query, key = asked.text(), asked.spelled("query"), asked.spelled("key")
-        layer, head = (asked.number(name) if asked.has(name) else None for name in _CELL)
-        return lambda: self._lens.steps(
-            text, query=query, key=key, layer=layer, head=head
-        ).to_data()
+        return self._lens.steps(text, **link).to_data()
 
-    def translate(self, asked: Asked) -> Work:
+    def translate(self, text: str) -> Reply:
         """The translation of a text."""
-        text = asked.text()
+        if not self.translates:
+            raise OptionError("translate: this model does not translate; serve one that does")
+        return {"translation": self._lens.translate(text).text}
 
-        def work() -> Reply:
-            if not self.translates:
-                raise OptionError("translate: this model does not translate; serve one that does")
-            return {"translation": self._lens.translate(text).text}
-
-        return work
-
-    def cut(self, asked: Asked) -> Work:
+    def cut(self, text: str, links: list[list[int]]) -> Reply:
         """The output of the model with some links cut."""
-        text, links = asked.text(), asked.links()
+        words = self._lens.words(text)
+        pairs = [(_numbered(words, one), _numbered(words, other)) for one, other in links]
+        found = self._lens.without(text, pairs)
+        return {"before": found.before, "after": found.after, "note": found.note}
 
-        def work() -> Reply:
-            words = self._lens.words(text)
-            pairs = [(_numbered(words, one), _numbered(words, other)) for one, other in links]
-            found = self._lens.without(text, pairs)
-            return {"before": found.before, "after": found.after, "note": found.note}
-
-        return work
-
-    def heads(self, asked: Asked) -> Work:
+    def heads(self, text: str, tokens: bool = False) -> Reply:
         """The entropy of the heads on a text, and the words with the most attention."""
-        text, tokens = asked.text(), asked.flag("tokens")
-        return lambda: self._lens.summary(text, tokens=tokens).to_data()
+        return self._lens.summary(text, tokens=tokens).to_data()
 
-    def compare(self, asked: Asked) -> Work:
+    def compare(self, word: str, one: str, other: str) -> Reply:
         """One word in two texts, as numbers and as data for the page."""
-        compared = self._comparison(asked)
+        found = self._lens.compare(one, other, word)
+        return {
+            "comparison": {**found.to_data(), "conclusion": found.conclusion},
+            "compared": payload.compared_data(compared_of(found)),
+        }
 
-        def work() -> Reply:
-            found = compared()
-            return {
-                "comparison": {**found.to_data(), "conclusion": found.conclusion},
-                "compared": payload.compared_data(compared_of(found)),
-            }
-
-        return work
-
-    def page(self, asked: Asked) -> Callable[[], str]:
+    def page(self, word: Any = None, **texts: str) -> str:
         """A self-contained page, of a written word or of a word in two texts."""
-        if asked.has("one"):
-            compared = self._comparison(asked)
-            return lambda: compared().view().html()
-        text, word = asked.text(), _optional(asked)
-        return lambda: self._lens.view(self._analyse(text), word).html()
-
-    def _comparison(self, asked: Asked) -> Callable[[], Comparison]:
-        word, one, other = asked.spelled(), asked.text("one"), asked.text("other")
-        return lambda: self._lens.compare(one, other, word)
-
-
-_CELL = ("layer", "head")
-
-
-def _optional(asked: Asked) -> str | int | None:
-    """The word, if given."""
-    return asked.word() if asked.has("word") else None
+        if "text" in texts:
+            return self._lens.view(self._analyse(texts["text"]), word).html()
+        return self._lens.compare(texts["one"], texts["other"], word).view().html()
 
 
 def _own(words: Words) -> list[int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from importlib.resources import files
@@ -22,7 +23,7 @@ from regard.errors import RegardError
 from regard.lens import Lens
 from regard.serve import body, replies
 from regard.serve.answers import Answers
-from regard.serve.description import describe
+from regard.serve.description import describe, questions
 from regard.serve.guard import Guard
 from regard.serve.limits import Limits
 from regard.serve.recent import Recent
@@ -33,17 +34,14 @@ from regard.view import page, payload
 
 MARK = files("regard.serve") / "static" / "mark.svg"
 
-QUESTIONS = (
-    *("words", "figure", "attention", "measures", "why", "explain", "steps", "translate"),
-    *("cut", "heads", "compare", "page"),
-)
-"""The routes below ``/api/``, each a method of `Answers`."""
+TEXTS = ("text", "one", "other")
+"""The fields that are texts."""
 TRANSLATING = ("figure", "attention", "measures", "why")
 """Routes whose answer begins with the translation of the text."""
 SHORT = 200
 """Maximum characters of a text that is translated in a group."""
 Question = tuple[str, dict[str, Any]]
-"""A route, and the fields of the request."""
+"""A route, and the checked fields of the request."""
 
 log = logging.getLogger("regard.serve")
 
@@ -92,6 +90,7 @@ class _Service:
         self, lens: Lens, name: str, limits: Limits, log_texts: bool, workers: int
     ) -> None:
         self._answers = Answers(lens, limits)
+        self._questions = questions(limits)
         self._name = name
         self._limits = limits
         self._log_texts = log_texts
@@ -109,7 +108,10 @@ class _Service:
             Route("/mark.svg", _file(MARK.read_text(encoding="utf-8"), "image/svg+xml")),
             Route("/api/health", self._health),
             Route("/api/openapi.json", self._description),
-            *(Route(f"/api/{name}", self._answering(name), methods=["POST"]) for name in QUESTIONS),
+            *(
+                Route(f"/api/{name}", self._answering(name), methods=["POST"])
+                for name in self._questions
+            ),
         ]
 
     async def _health(self, request: Request) -> Response:
@@ -136,13 +138,11 @@ class _Service:
 
         async def answer(request: Request) -> Response:
             try:
-                asked = await body.read(request, self._limits)
-                self._work(name, asked)  # raises if the question is malformed
+                sent = await body.read(request, self._limits)
+                fields = body.checked(sent, self._questions[name].fields)
                 if self._log_texts:
-                    log.info("%s %s", request.url.path, asked)
-                return await self._replied(name, asked, request)
-            except RefusedError as refusal:
-                return replies.error(refusal.status, refusal.sentence, refusal.headers)
+                    log.info("%s %s", request.url.path, json.dumps(fields))
+                return await self._replied((name, fields), request)
             except GoneError:
                 return Response(status_code=499)  # the client has disconnected
             except Exception as error:  # uvicorn would log its message
@@ -150,38 +150,28 @@ class _Service:
 
         return answer
 
-    async def _replied(self, name: str, asked: body.Asked, request: Request) -> Response:
+    async def _replied(self, question: Question, request: Request) -> Response:
         """The reply to a question: cached, in progress, or new."""
-        key, question = (name, str(asked)), (name, asked.fields)
-        reply = self._answered(question) if name == "words" else self._replies.get(key)
+        if question[0] == "words":
+            return self._answered(question)
+        key = json.dumps(question)
+        reply = self._replies.get(key)
         if reply is None:
             reply = await self._under_way.done(
                 key, lambda gone: self.queue.done(question, gone), lambda: _left(request)
             )
             if reply.status_code == HTTPStatus.OK:
                 self._replies.keep(key, reply)
-        return Response(reply.body, reply.status_code, dict(reply.headers))
-
-    def _work(self, name: str, asked: body.Asked) -> Callable[[], Any]:
-        """The work that answers a question; raises if it is malformed."""
-        found: Callable[[], Any] = getattr(self._answers, name)(asked)
-        asked.end()
-        return found
+        return reply
 
     def _answered(self, question: Question) -> Response:
         """Compute the reply to a question; runs in a worker."""
         name, fields = question
         try:
-            asked = body.Asked(fields, self._limits)
-            work = self._work(name, asked)
-            self._answers.check(asked.texts)
-            return _reply(work())
+            self._answers.check(fields[field] for field in TEXTS if field in fields)
+            return _reply(getattr(self._answers, name)(**fields))
         except StoppedError:
             raise
-        except RefusedError as refusal:
-            return replies.error(refusal.status, refusal.sentence, refusal.headers)
-        except RegardError as error:
-            return replies.error(422, str(error))
         except Exception as error:
             return self._failed(name, error)
 
@@ -190,7 +180,11 @@ class _Service:
         self._answers.translate_ahead(fields["text"] for _, fields in questions)
 
     def _failed(self, name: str, error: Exception) -> Response:
-        """The reply for an internal error, which is logged."""
+        """The reply for an error; an internal one is logged."""
+        if isinstance(error, RefusedError):
+            return replies.error(error.status, error.sentence, error.headers)
+        if isinstance(error, RegardError):
+            return replies.error(422, str(error))
         # The message of an error may quote a text; its traceback does not.
         message = f": {error}" if self._log_texts else ""
         trace = "".join(traceback.format_tb(error.__traceback__))

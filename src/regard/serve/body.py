@@ -1,4 +1,4 @@
-"""The JSON body of a request, within limits, and its checked fields."""
+"""The JSON body of a request, within limits, and the check of its fields."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST_WORD = 200
 """Maximum characters of a word."""
 
 
-async def read(request: Request, limits: Limits) -> Asked:
+async def read(request: Request, limits: Limits) -> dict[str, Any]:
     """The fields of a request whose body is a JSON object."""
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     try:
@@ -41,7 +41,7 @@ async def read(request: Request, limits: Limits) -> Asked:
         raise malformed(f"the body is not JSON: {_reason(error)}") from None
     if not isinstance(fields, dict):
         raise malformed(f"the body is {_kind(fields)}, expected a JSON object")
-    return Asked(fields, limits)
+    return fields
 
 
 async def _bytes(request: Request, limits: Limits) -> bytes:
@@ -62,99 +62,68 @@ def _no_number(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
-class Asked:
-    """The fields of a request, read by name and type; unknown fields are errors."""
-
-    def __init__(self, fields: dict[str, Any], limits: Limits) -> None:
-        self.fields = fields
-        """All fields, as sent."""
-        self._limits = limits
-        self._known: list[str] = []
-        self.texts: list[str] = []
-        """The texts read so far."""
-
-    def text(self, name: str = "text") -> str:
-        """A text."""
-        value = self._string(name, self._limits.text)
-        if not value.strip():
-            raise malformed(f"{name} is empty; give it at least one word")
-        self.texts.append(value)
-        return value
-
-    def word(self) -> str | int:
-        """A word, by spelling or number."""
-        value = self._taken("word")
-        if isinstance(value, bool) or not isinstance(value, str | int):
-            raise malformed(f"word is {_kind(value)}, expected a word or its number from 0")
-        return self._string("word", LONGEST_WORD) if isinstance(value, str) else value
-
-    def spelled(self, name: str = "word") -> str:
-        """A word, by spelling."""
-        return self._string(name, LONGEST_WORD)
-
-    def number(self, name: str) -> int:
-        """A whole number from 0."""
-        value = self._taken(name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            got = value if isinstance(value, int) and abs(value) < 10**9 else _kind(value)
-            raise malformed(f"{name} is {got}, expected a whole number from 0")
-        return value
-
-    def flag(self, name: str) -> bool:
-        """A boolean; false by default."""
-        value = self._taken(name, False)
-        if not isinstance(value, bool):
-            raise malformed(f"{name} is {_kind(value)}, expected true or false")
-        return value
-
-    def links(self) -> list[tuple[int, int]]:
-        """Links as pairs of word numbers."""
-        value = self._taken("links")
-        pairs = value if isinstance(value, list) else []
-        if not pairs or not all(_is_pair(one) for one in pairs):
-            raise malformed(
-                "links expected pairs of word numbers, [[attending word, attended word], …]"
-            )
-        if len(pairs) > self._limits.links:
-            raise too_large(
-                f"links has {len(pairs):,} links, but no more than {self._limits.links} are cut "
-                "at once"
-            )
-        return [(looks, at) for looks, at in pairs]
-
-    def has(self, name: str) -> bool:
-        """Whether there is a field of this name."""
-        self._known.append(name)
-        return name in self.fields
-
-    def end(self) -> None:
-        """Raise for fields that were not read, which may be misspelt."""
-        for name in self.fields:
-            if name not in self._known:
-                known = ", ".join(dict.fromkeys(self._known))
-                raise malformed(f"{name[:LONGEST_WORD]!r} is unknown, expected {known}")
-
-    def __str__(self) -> str:
-        return json.dumps(self.fields, ensure_ascii=True)
-
-    def _taken(self, name: str, usual: Any = None) -> Any:
-        self._known.append(name)
-        value = self.fields.get(name, usual)
-        if value is None:
+def checked(fields: dict[str, Any], described: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a question; raises unless they are as its JSON schema describes them."""
+    alone, *of_two_texts = described.get("oneOf", [described])
+    form = of_two_texts[0] if of_two_texts and "one" in fields else alone
+    found = {}
+    for name, schema in form["properties"].items():
+        value = fields.get(name)
+        if value is not None:
+            found[name] = _checked(name, value, schema)
+        elif name in form["required"] or name in fields:
             raise malformed(f"{name} is missing")
-        return value
+    for name in fields:
+        if name not in found:
+            known = ", ".join(form["properties"])
+            raise malformed(f"{name[:LONGEST_WORD]!r} is unknown, expected {known}")
+    return found
 
-    def _string(self, name: str, longest: int) -> str:
-        value = self._taken(name)
+
+def _checked(name: str, value: Any, schema: dict[str, Any]) -> Any:
+    """The value of a field."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if "oneOf" in schema:
+        if whole:
+            return value
         if not isinstance(value, str):
-            raise malformed(f"{name} is {_kind(value)}, expected a string")
-        if len(value) > longest:
-            raise too_large(f"{name} has {len(value):,} characters, but the limit is {longest:,}")
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise malformed(f"{name} has characters that are not Unicode") from None
-        return value
+            raise malformed(f"{name} is {_kind(value)}, expected a word or its number from 0")
+        schema = schema["oneOf"][0]
+    match schema["type"]:
+        case "string":
+            _check_string(name, value, schema)
+        case "integer" if not whole or value < 0:
+            got = value if whole and abs(value) < 10**9 else _kind(value)
+            raise malformed(f"{name} is {got}, expected a whole number from 0")
+        case "boolean" if not isinstance(value, bool):
+            raise malformed(f"{name} is {_kind(value)}, expected true or false")
+        case "array":
+            _check_links(name, value, schema["maxItems"])
+    return value
+
+
+def _check_string(name: str, value: Any, schema: dict[str, Any]) -> None:
+    if not isinstance(value, str):
+        raise malformed(f"{name} is {_kind(value)}, expected a string")
+    longest = schema["maxLength"]
+    if len(value) > longest:
+        raise too_large(f"{name} has {len(value):,} characters, but the limit is {longest:,}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise malformed(f"{name} has characters that are not Unicode") from None
+    if "minLength" in schema and not value.strip():
+        raise malformed(f"{name} is empty; give it at least one word")
+
+
+def _check_links(name: str, value: Any, most: int) -> None:
+    pairs = value if isinstance(value, list) else []
+    if not pairs or not all(_is_pair(one) for one in pairs):
+        raise malformed(
+            f"{name} expected pairs of word numbers, [[attending word, attended word], …]"
+        )
+    if len(pairs) > most:
+        raise too_large(f"{name} has {len(pairs):,} links, but no more than {most} are cut at once")
 
 
 def _is_pair(value: object) -> bool:

@@ -1,8 +1,9 @@
-"""The OpenAPI 3.1 description of the API."""
+"""The OpenAPI 3.1 description of the API, which requests are checked against."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from regard import __version__
 from regard.serve.body import LONGEST_WORD
@@ -36,78 +37,83 @@ def describe(limits: Limits) -> Schema:
             ),
         },
         "paths": {
-            "/api/health": {"get": _get("Whether the server is up, and its limits", "Health")},
-            "/api/openapi.json": {"get": _get("This description", None)},
-            **{f"/api/{name}": {"post": one} for name, one in _questions(limits).items()},
+            "/api/health": {
+                "get": _get("Whether the server is up, and its limits", _reference("Health"))
+            },
+            "/api/openapi.json": {"get": _get("This description", ANY)},
+            **{f"/api/{name}": {"post": _post(one)} for name, one in questions(limits).items()},
         },
         "components": {"schemas": _schemas()},
     }
 
 
-def _questions(limits: Limits) -> dict[str, Schema]:
+class Question(NamedTuple):
+    """A route below ``/api/``; its name is a method of `Answers`."""
+
+    summary: str
+    reply: str | None
+    """The name of the reply's schema; None is HTML."""
+    fields: Schema
+    """An object, or one of two: of a word in one text, and of a word in two."""
+
+
+def questions(limits: Limits) -> dict[str, Question]:
+    """The questions of the API by name."""
     text = {**STRING, "minLength": 1, "maxLength": limits.text}
     spelled = {**STRING, "maxLength": LONGEST_WORD}
     word = {
         "oneOf": [spelled, FROM_0],
         "description": "as it is written (it#2 is the second it), or its number",
     }
+    row = {**FROM_0, "description": "the six steps of which"}
     tokens = {**FLAG, "description": "treat every subword as a word"}
     each = {**FLAG, "description": "also cut the strongest links of all layers, one at a time"}
-    cell = dict.fromkeys(("layer", "head"), FROM_0)
-    link = {**_array(FROM_0), "minItems": 2, "maxItems": 2}
     links = {
-        **_array(link),
+        **_array({**_array(FROM_0), "minItems": 2, "maxItems": 2}),
         "minItems": 1,
         "maxItems": limits.links,
         "description": "[attending word, attended word] each",
     }
-    alone, asked = _object({"text": text}), _object({"text": text}, {"word": word})
+    about = {"text": text}
+    alone, asked = _object(about), _object(about, word=word)
+    link = _object({**about, "query": spelled, "key": spelled}, layer=FROM_0, head=FROM_0)
     pair = _object({"word": spelled, "one": text, "other": text})
     return {
-        "words": _post("The words of a text", alone, "Words"),
-        "figure": _post(
+        "words": Question("The words of a text", "Words", alone),
+        "figure": Question(
             "What the page shows of a written word",
-            _object({"text": text}, {"word": word, "links": each}),
             "Page",
+            _object(about, word=word, links=each),
         ),
-        "attention": _post(
-            "The weights of all heads",
-            _object({"text": text}, {"word": {**FROM_0, "description": "the six steps of which"}}),
-            "Page",
+        "attention": Question("The weights of all heads", "Page", _object(about, word=row)),
+        "measures": Question(
+            "The importance of each input word for a written one", "Measures", asked
         ),
-        "measures": _post("The importance of each input word for a written one", asked, "Measures"),
-        "why": _post(
+        "why": Question(
             "Why the model wrote a word, as numbers",
-            _object({"text": text}, {"word": word, "instead": spelled}),
             "Why",
+            _object(about, word=word, instead=spelled),
         ),
-        "explain": _post(
+        "explain": Question(
             "What a word attends to, by four measures, as numbers",
-            _object({"text": text, "word": word}, {"tokens": tokens}),
             "Explanation",
+            _object({**about, "word": word}, tokens=tokens),
         ),
-        "steps": _post(
-            "The six steps of one link of a written word",
-            _object({"text": text, "query": spelled, "key": spelled}, cell),
-            "Steps",
+        "steps": Question("The six steps of one link of a written word", "Steps", link),
+        "translate": Question("The translation of a text", "Translation", alone),
+        "cut": Question(
+            "What the model writes without some links", "Cut", _object({**about, "links": links})
         ),
-        "translate": _post("The translation of a text", alone, "Translation"),
-        "cut": _post(
-            "What the model writes without some links",
-            _object({"text": text, "links": links}),
-            "Cut",
-        ),
-        "heads": _post(
+        "heads": Question(
             "Which heads are sharp and which broad, and which words receive most attention",
-            _object({"text": text}, {"tokens": tokens}),
             "Heads",
+            _object(about, tokens=tokens),
         ),
-        "compare": _post("One word in two texts", pair, "Compared"),
-        "page": _post(
+        "compare": Question("One word in two texts", "Compared", pair),
+        "page": Question(
             "A self-contained page, of a word or of one word in two texts",
-            {"oneOf": [asked, pair]},
             None,
-            "text/html",
+            {"oneOf": [asked, pair]},
         ),
     }
 
@@ -148,7 +154,7 @@ def _schemas() -> dict[str, Schema]:
         "Words": _object({"words": strings}),
         "Page": _object(
             {"format": {"const": "regard.view"}, "version": INTEGER, "findings": _array(ANY)},
-            {part: {} for part in PARTS},
+            **{part: {} for part in PARTS},
         ),
         "Measures": _object({"word": STRING, "table": table}),
         "Why": {**ANY, "required": ["word", "instead", "metric", "links", "words", "flip"]},
@@ -169,11 +175,11 @@ def _schemas() -> dict[str, Schema]:
     }
 
 
-def _object(required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+def _object(required: dict[str, Schema], **optional: Schema) -> Schema:
     return {
         "type": "object",
         "required": list(required),
-        "properties": {**required, **(optional or {})},
+        "properties": {**required, **optional},
         "additionalProperties": False,
     }
 
@@ -186,30 +192,33 @@ def _reference(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _post(summary: str, body: Schema, reply: str | None, kind: str = "application/json") -> Schema:
+def _post(question: Question) -> Schema:
     """A POST operation."""
+    reply = (
+        _json(_reference(question.reply)) if question.reply else {"text/html": {"schema": STRING}}
+    )
+    operation = _operation(question.summary, reply, REFUSED)
+    return {**operation, "requestBody": {"required": True, "content": _json(question.fields)}}
+
+
+def _get(summary: str, reply: Schema) -> Schema:
+    return _operation(summary, _json(reply), ["421"])
+
+
+def _operation(summary: str, reply: Schema, refused: Iterable[str]) -> Schema:
+    """An operation; some refusals are possible, each with an error as its content."""
+    error = _json(_reference("Error"))
     return {
         "summary": summary,
-        "requestBody": {"required": True, "content": {"application/json": {"schema": body}}},
         "responses": {
-            "200": {
-                "description": summary,
-                "content": {kind: {"schema": _reference(reply) if reply else STRING}},
-            },
-            **{status: _refused(reason) for status, reason in REFUSED.items()},
+            "200": {"description": summary, "content": reply},
+            **{one: {"description": REFUSED[one], "content": error} for one in refused},
         },
     }
 
 
-def _get(summary: str, reply: str | None) -> Schema:
-    schema = _reference(reply) if reply else ANY
-    return {
-        "summary": summary,
-        "responses": {
-            "200": {"description": summary, "content": {"application/json": {"schema": schema}}},
-            "421": _refused(REFUSED["421"]),
-        },
-    }
+def _json(schema: Schema) -> Schema:
+    return {"application/json": {"schema": schema}}
 
 
 REFUSED = {
@@ -222,8 +231,4 @@ REFUSED = {
     "500": "The server failed",
     "503": "Too many requests are waiting, or it took too long",
 }
-
-
-def _refused(reason: str) -> Schema:
-    content = {"application/json": {"schema": _reference("Error")}}
-    return {"description": reason, "content": content}
+"""The refusals by status."""
