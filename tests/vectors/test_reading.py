@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.errors import FileError
-from regard.vectors import Vectors, binaryfile, read_words, reading, textfile
+from regard.vectors import Vectors, binaryfile, chunk, read_words, reading, textfile
 
 GLOVE = "the 0.5 -1 2\ncat 1e-3 0.25 -7.5\nsat 1 2 3\n"
 WORDS = ["the", "cat", "sat"]
@@ -93,8 +93,8 @@ def test_blocks_make_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, binary: bool
 ) -> None:
     """Words and numbers go over the edges of what is read at once."""
-    monkeypatch.setattr(reading, "HEAD", 64)
-    monkeypatch.setattr(textfile, "BLOCK", block)
+    monkeypatch.setattr(reading, "HEAD", 64 + block)
+    monkeypatch.setattr(chunk, "ROWS", block)
     monkeypatch.setattr(binaryfile, "BLOCK", block)
     words = [f"wörd{i}" for i in range(40)]
     rows = np.random.default_rng(0).normal(size=(40, 5)).astype(np.float32)
@@ -247,7 +247,7 @@ def test_bad_files_are_named(tmp_path: Path, content: str | bytes, text: str) ->
 
 def test_a_bad_line_far_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "HEAD", 100)
-    monkeypatch.setattr(textfile, "BLOCK", 1000)
+    monkeypatch.setattr(chunk, "ROWS", 10)
     lines = [f"w{i} {i} 2" for i in range(5000)]
     for number, bad, text in (
         (2, "x 1", "1 numbers after"),
@@ -301,7 +301,6 @@ def test_gzip_that_is_cut_off_or_damaged(tmp_path: Path, binary: bool) -> None:
 
 def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(textfile, "LONGEST", 2**20)
-    monkeypatch.setattr(textfile, "BLOCK", 2**18)
     with pytest.raises(FileError, match="line 2 has more than 1 MiB; is it a file of word vectors"):
         load(tmp_path, "the 1 2\n" + "x" * 2**21)
 
@@ -317,7 +316,11 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
             Vectors.load(tmp_path, cache=cache)
 
 
-@pytest.mark.parametrize("unit", [b"\0", b"\n", b"a ", b"w 1 2 3\n"])
+@pytest.mark.parametrize(
+    "unit",
+    [b"\0", b"\n", b"a ", b"w" + b" 1" * 20_000 + b"\n"],
+    ids=["zeros", "blank-lines", "one-line", "long-lines"],
+)
 def test_gzip_that_unpacks_to_far_more_than_it_is(tmp_path: Path, unit: bytes) -> None:
     path = tmp_path / "v.txt.gz"
     path.write_bytes(gzip.compress(unit * (2**25 // len(unit))))

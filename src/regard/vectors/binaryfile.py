@@ -6,14 +6,15 @@ little-endian float32; most programs add a line feed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import BufferedIOBase
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from regard.errors import FileError
-from regard.vectors.chunk import Chunk
+from regard.vectors.chunk import Chunk, Row, chunked
 
 BLOCK = 2**22
 LONGEST = 2**14
@@ -24,21 +25,24 @@ def binary_chunks(
     path: Path, file: BufferedIOBase, head: bytes, counted: int, width: int
 ) -> Iterator[Chunk]:
     """The vectors of a file whose `head`, with the header line, has been read already."""
-    size = 4 * width
+
+    def numbers(_: Sequence[int], rows: Sequence[bytes]) -> NDArray[np.float32]:
+        matrix = np.frombuffer(b"".join(rows), "<f4").reshape(-1, width)
+        return matrix.astype(np.float32, copy=False)
+
+    return chunked(_rows(path, file, head, counted, 4 * width), numbers, "byte")
+
+
+def _rows(path: Path, file: BufferedIOBase, head: bytes, counted: int, size: int) -> Iterator[Row]:
+    """Offset, word and numbers of each word; the numbers have `size` bytes."""
     data, at = head, head.index(b"\n") + 1
     start = 0  # offset of data in the file
-    words: list[bytes] = []
-    places: list[int] = []
-    rows: list[bytes] = []
     done = 0
     while done < counted:
         space = data.find(b" ", at, at + LONGEST)
         if space < 0 and len(data) - at >= LONGEST:
             raise FileError(f"{path}: byte {start + at}: word {done + 1:,} has no end")
         if space < 0 or len(data) < space + 1 + size:
-            if words:
-                yield _chunk(path, words, rows, places, width)
-                words, places, rows = [], [], []
             more = file.read(BLOCK)
             if not more:
                 raise _cut_off(path, data, at, space, start, done, counted, size)
@@ -46,13 +50,10 @@ def binary_chunks(
             continue
         while data[at : at + 1] == b"\n":
             at += 1
-        words.append(data[at:space])
-        places.append(start + at)
-        at = space + 1 + size
-        rows.append(data[space + 1 : at])
+        end = space + 1 + size
+        yield start + at, _text(path, start + at, data[at:space]), data[space + 1 : end]
+        at = end
         done += 1
-    if words:
-        yield _chunk(path, words, rows, places, width)
     rest = data[at:] + file.read(2)
     if more := rest.lstrip(b"\n"):
         place = start + at + len(rest) - len(more)
@@ -62,19 +63,13 @@ def binary_chunks(
         )
 
 
-def _chunk(
-    path: Path, words: list[bytes], rows: list[bytes], places: list[int], width: int
-) -> Chunk:
-    texts = []
-    for word, place in zip(words, places, strict=True):
-        try:
-            texts.append(word.decode())
-        except UnicodeDecodeError as error:
-            raise FileError(
-                f"{path}: byte {place}: the word is not UTF-8 text ({error.reason})"
-            ) from None
-    matrix = np.frombuffer(b"".join(rows), "<f4").reshape(-1, width)
-    return Chunk(texts, matrix.astype(np.float32, copy=False), places, "byte")
+def _text(path: Path, place: int, word: bytes) -> str:
+    try:
+        return word.decode()
+    except UnicodeDecodeError as error:
+        raise FileError(
+            f"{path}: byte {place}: the word is not UTF-8 text ({error.reason})"
+        ) from None
 
 
 def _cut_off(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +12,9 @@ from jaxtyping import Float32
 from numpy.typing import NDArray
 
 from regard.errors import FileError
+
+ROWS = 2**10
+"""Rows of a chunk."""
 
 
 class Chunk(NamedTuple):
@@ -26,6 +29,21 @@ class Chunk(NamedTuple):
 
     def place(self, row: int) -> str:
         return f"{self.unit} {self.places[row]}"
+
+
+Row = tuple[int, str, bytes]
+"""The place of a word, the word, and its numbers as the file has them."""
+
+
+def chunked(
+    rows: Iterator[Row],
+    numbers: Callable[[Sequence[int], Sequence[bytes]], NDArray[np.float32]],
+    unit: str,
+) -> Iterator[Chunk]:
+    """The rows in chunks; `numbers` returns the matrix of some, from their places and numbers."""
+    while some := list(islice(rows, ROWS)):
+        places, words, values = zip(*some, strict=True)
+        yield Chunk(words, numbers(places, values), places, unit)
 
 
 def checked(path: Path, chunks: Iterable[Chunk]) -> Iterator[Chunk]:

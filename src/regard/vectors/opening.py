@@ -14,7 +14,7 @@ from regard.errors import FileError
 
 GZIP = b"\x1f\x8b"
 BUFFER = 2**20
-"""Bytes that are decompressed at once."""
+"""Bytes that are read or decompressed at once."""
 MOST = 300
 """Maximum compression ratio; that of numbers is about 3."""
 

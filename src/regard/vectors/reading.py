@@ -9,7 +9,7 @@ from regard.errors import FileError
 from regard.vectors.binaryfile import binary_chunks
 from regard.vectors.chunk import Chunk, checked
 from regard.vectors.opening import opened
-from regard.vectors.textfile import LONGEST, header, is_number, text_chunks
+from regard.vectors.textfile import header, is_number, text_chunks
 
 HEAD = 2**16
 """Bytes that decide the format."""
@@ -34,10 +34,6 @@ def read_chunks(path: Path) -> Iterator[Chunk]:
     """
     with opened(path) as file:
         head = file.read(HEAD)
-        if head and b"\n" not in head:
-            head += file.readline(LONGEST)
-        if not head:
-            raise FileError(f"{path}: the file is empty")
         for beginning, what in OTHER_FORMATS.items():
             if head.startswith(beginning):
                 raise FileError(f"{path}: not a file of word vectors, but {what}")
