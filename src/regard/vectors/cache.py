@@ -64,7 +64,7 @@ def fingerprint(path: Path) -> dict[str, Any] | None:
 def open_cache(path: Path, source: dict[str, Any]) -> Opened | None:
     """The cached words and matrix of a file with this fingerprint; None without a valid cache."""
     for place in _places(path):
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        with suppress(OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return _read(place, source)
     return None
 
@@ -139,8 +139,6 @@ def _read(place: Path, source: dict[str, Any]) -> Opened:
         if about["format"] != FORMAT or about["source"] != source:
             raise ValueError("of another file")
         words, width = about["words"], about["width"]
-        if not all(type(size) is int and 0 <= size < 2**40 for size in (words, width)):
-            raise ValueError("damaged header")
         file.seek(PAGE + 4 * words * width)
         text = file.read()
     if blake2b(text, digest_size=16).hexdigest() != about["text"]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regard.errors import OptionError
 from regard.vectors.words import words_of
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 LONGEST = 10_000
 """Maximum words of a sentence; longer ones, which gensim would truncate, are split."""
@@ -28,12 +30,8 @@ def learned(
     progress: bool,
 ) -> tuple[list[str], NDArray[np.float32]]:
     """The words of the sentences, the most frequent first, and their vectors."""
-    for name, value in (
-        ("width", width),
-        ("window", window),
-        ("min_count", min_count),
-        ("epochs", epochs),
-    ):
+    counts = {"width": width, "window": window, "min_count": min_count, "epochs": epochs}
+    for name, value in counts.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise OptionError(f"Vectors.train: {name}={value!r}, expected 1 or more")
     if not isinstance(seed, int) or not 0 <= seed < 2**32:
@@ -45,8 +43,13 @@ def learned(
     if isinstance(sentences, Iterator):  # can be iterated over only once
         sentences = [words_of(one, "Vectors.train") for one in sentences]
     word2vec = _gensim()
-    corpus = _Corpus(sentences)
-    with _bar(progress, epochs) as corpus.advance:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    hidden = not progress or not console.is_terminal
+    with Progress(console=console, transient=True, disable=hidden) as bar:
+        corpus = _Corpus(sentences, epochs + 2, bar)  # two passes count the words
         _check(corpus, min_count)
         # One worker: several would make the result depend on scheduling.
         model = word2vec(
@@ -63,21 +66,23 @@ def learned(
 
 
 class _Corpus:
-    """Sentences as lists of words, which can be iterated over repeatedly."""
+    """Sentences as lists of words, which can be iterated over repeatedly; draws a progress bar."""
 
-    def __init__(self, sentences: Iterable[str | Iterable[str]]) -> None:
-        self.sentences = sentences
-        self.advance: Callable[[int], None] = lambda count: None
+    def __init__(
+        self, sentences: Iterable[str | Iterable[str]], passes: int, bar: Progress
+    ) -> None:
+        self._sentences, self._passes, self._bar = sentences, passes, bar
+        self._task = bar.add_task("training", total=None)
 
     def __iter__(self) -> Iterator[list[str]]:
         count = 0
-        for count, sentence in enumerate(self.sentences, 1):
+        for count, sentence in enumerate(self._sentences, 1):
             words = words_of(sentence, "Vectors.train")
             for start in range(0, len(words), LONGEST):
                 yield words[start : start + LONGEST]
             if count % 1000 == 0:
-                self.advance(1000)
-        self.advance(count % 1000)
+                self._bar.advance(self._task, 1000)
+        self._bar.update(self._task, total=self._passes * count, advance=count % 1000)
 
 
 def _check(corpus: _Corpus, min_count: int) -> None:
@@ -116,29 +121,3 @@ def _gensim() -> Any:
             "Vectors.train: gensim is not installed; pip install 'regard[vectors]'"
         ) from None
     return Word2Vec
-
-
-@contextmanager
-def _bar(progress: bool, epochs: int) -> Iterator[Callable[[int], None]]:
-    """Context: ``advance(count)`` counts sentences, drawn as a progress bar on a terminal.
-
-    The bar covers all passes: two that count words, then the epochs.
-    """
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    done = each = 0
-    hidden = not progress or not console.is_terminal
-    with Progress(console=console, transient=True, disable=hidden) as bar:
-        task = bar.add_task("reading", total=None)
-
-        def advance(count: int) -> None:
-            nonlocal done, each
-            done += count
-            if count < 1000 and not each:
-                each = max(1, done)
-                bar.update(task, total=each * (epochs + 2), description="training")
-            bar.update(task, completed=done)
-
-        yield advance

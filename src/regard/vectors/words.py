@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
+from itertools import islice
 
 from regard.errors import OptionError
 
@@ -40,17 +41,18 @@ def nearest_spelling(word: str, known: Sequence[str]) -> str | None:
     'kitchen'
     """
     low = word.lower()
-    candidates = [
+    candidates = (
         one
         for one in known
         if abs(len(one) - len(word)) <= 2
         and (one[:1].lower() == low[:1] or one[-2:].lower() == low[-2:])
-    ][:CANDIDATES]
+    )
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(low)
-    best, found = ALIKE, None
-    for one in candidates:
+
+    def alike(one: str) -> float:
         matcher.set_seq1(one.lower())
-        if matcher.quick_ratio() > best and (alike := matcher.ratio()) > best:
-            best, found = alike, one
-    return found
+        return matcher.ratio()
+
+    found = max(islice(candidates, CANDIDATES), key=alike, default=None)
+    return found if found is not None and alike(found) > ALIKE else None
