@@ -7,7 +7,7 @@ languages, with *it* as a slot, in the tense and the German word order of a fram
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from regard.challenge.table_files import rows
 
@@ -25,7 +25,7 @@ _BECOMING = {"past": ("became", "wurde"), "had": ("had become", "geworden war")}
 
 @dataclass(frozen=True)
 class Adjective:
-    """An adjective after *it was* or *it is*."""
+    """An adjective after *it was* or *it is*, or after *it became* or *it had become*."""
 
     name: str
     english: str
@@ -33,51 +33,19 @@ class Adjective:
     scale: str
     """graded (too tired), absolute (closed) or compared (cheaper): decides about degrees."""
     true_of: frozenset[str]
+    becomes: bool = False
 
     def said(self, tense: str, last: bool, degrees: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
         """A clause for each degree that the adjective has."""
-        was, war = _COPULA[tense]
+        was, war = (_BECOMING if self.becomes else _COPULA)[tense]
         clauses = []
-        for degree in self.degrees(degrees):
+        own = {"graded": degrees, "compared": ("", "much"), "absolute": ("",)}[self.scale]
+        for degree in own:
             english = f"{degree} {self.english}".strip()
             german = f"{DEGREES[degree]} {self.german}".strip()
             ends = f"{german} {war}" if last else f"{war} {german}"
             clauses.append((f"{{it}} {was} {english}", f"{{it}} {ends}"))
         return tuple(clauses)
-
-    def degrees(self, asked: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the degrees asked for that the adjective has."""
-        if self.scale == "graded":
-            return asked
-        return ("", "much") if self.scale == "compared" else ("",)
-
-
-@dataclass(frozen=True)
-class Becoming:
-    """An adjective after *it became* or *it had become*."""
-
-    adjective: Adjective
-
-    @property
-    def name(self) -> str:
-        """Like *become dry*."""
-        return f"become {self.adjective.name}"
-
-    @property
-    def true_of(self) -> frozenset[str]:
-        """What the adjective is true of."""
-        return self.adjective.true_of
-
-    def said(self, tense: str, last: bool, degrees: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-        """One clause, or one for each degree."""
-        became, wurde = _BECOMING[tense]
-        return tuple(
-            (
-                f"{{it}} {became} {degree} {self.adjective.english}".replace("  ", " "),
-                f"{{it}} {DEGREES[degree]} {self.adjective.german} {wurde}".replace("  ", " "),
-            )
-            for degree in self.adjective.degrees(degrees)
-        )
 
 
 @dataclass(frozen=True)
@@ -94,7 +62,7 @@ class Event:
         return tuple((english, german) for when, english, german in self.clauses if when == tense)
 
 
-Predicate = Adjective | Becoming | Event
+Predicate = Adjective | Event
 
 
 def _read_adjectives() -> dict[str, Adjective]:
@@ -127,5 +95,5 @@ EVENTS = _read_events()
 def predicate(name: str) -> Predicate:
     """The predicate of this name: an adjective, an event, or *become* and an adjective."""
     if name.startswith("become "):
-        return Becoming(ADJECTIVES[name.removeprefix("become ")])
+        return replace(ADJECTIVES[name.removeprefix("become ")], name=name, becomes=True)
     return ADJECTIVES[name] if name in ADJECTIVES else EVENTS[name]

@@ -9,7 +9,7 @@ from regard.challenge.frames import FRAMES, Frame
 from regard.challenge.german import Noun
 from regard.challenge.nouns import NOUNS
 from regard.challenge.predicates import Predicate, predicate
-from regard.challenge.split import held_out, joined, place, vocabulary
+from regard.challenge.split import held_out, place, vocabulary
 
 NOUNS_HELD_OUT, PREDICATES_HELD_OUT = 0.2, 0.25
 """Held-out shares of noun pairs, and of each frame's predicates on either side."""
@@ -34,7 +34,7 @@ class Topic:
     @property
     def combination(self) -> str:
         """Frame and predicate, which are in one split only."""
-        return joined(self.frame.name, self.said.name)
+        return f"{self.frame.name} + {self.said.name}"
 
 
 @cache
@@ -66,7 +66,7 @@ def _nouns_for(role: str) -> tuple[Noun, ...]:
 
 def of_nouns(a: Noun, b: Noun) -> str:
     """The combination of two nouns, independent of their order."""
-    return joined(*sorted((a.english, b.english)))
+    return " + ".join(sorted((a.english, b.english)))
 
 
 @cache

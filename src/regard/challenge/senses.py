@@ -27,7 +27,7 @@ from regard.challenge.german import (
     german_phrase,
 )
 from regard.challenge.pair import Pair
-from regard.challenge.split import held_out, joined, vocabulary
+from regard.challenge.split import held_out, vocabulary
 from regard.challenge.table_files import GENDER, rows
 
 CONTEXTS_HELD_OUT = 0.2
@@ -121,7 +121,7 @@ class Context:
     @property
     def combination(self) -> str:
         """Word, sense and sentence, which are in one split only."""
-        return joined(self.sense.word, self.sense.name, self.english)
+        return f"{self.sense.word} + {self.sense.name} + {self.english}"
 
     @property
     def _slot(self) -> str:

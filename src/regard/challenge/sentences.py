@@ -23,7 +23,7 @@ from operator import index
 from regard.challenge import balance, evaluation, reference, senses
 from regard.challenge.nouns import NOUNS
 from regard.challenge.pair import Pair
-from regard.challenge.split import SPLITS, joined
+from regard.challenge.split import SPLITS
 from regard.errors import OptionError
 
 KINDS = ("reference", "senses", "cues")
@@ -79,7 +79,7 @@ def split_of(combination: str) -> str:
             f"split_of: {combination!r} is unknown, expected two nouns, a frame and a predicate, "
             f"or word, sense and context, joined by ' + ', as in Pair.combinations"
         )
-    return "test" if reference.nouns_held_out(joined(*sorted(nouns))) else "train"
+    return "test" if reference.nouns_held_out(" + ".join(sorted(nouns))) else "train"
 
 
 def judge(pair: Pair, translation: str) -> bool | None:

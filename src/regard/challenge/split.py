@@ -22,15 +22,6 @@ HELD_OUT = frozenset(
 """Well-known examples, which are always held out."""
 
 
-def joined(*names: str) -> str:
-    """The combination of these names.
-
-    >>> joined("animal", "street")
-    'animal + street'
-    """
-    return " + ".join(names)
-
-
 def place(combination: str) -> float:
     """A number from 0 to 1, determined by the combination."""
     digest = blake2b(combination.encode(), digest_size=8).digest()
