@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,145 +23,129 @@ def account(s: Steps, i: int) -> Account:
     """The six steps of word i; with several heads, of each head and their combination."""
     word = s.words[i]
     title = f"{word}, word {i + 1} of {len(s.words)}: {' '.join(s.words)}"
-    preface = "" if s.projected else BASIC
     steps: list[Step] = []
     for head in range(s.count):
-        own = _six(s, i, head)
-        if s.count > 1:
-            own = [dataclasses.replace(step, part=f"Head {head}") for step in own]
-        steps += own
+        part = f"Head {head}" if s.count > 1 else ""
+        steps += [dataclasses.replace(step, part=part) for step in _Head(s, i, head).steps()]
     if s.count > 1 or s.combine is not None:
         steps.append(_joined(s, i))
-    return Account(title, preface, tuple(steps))
+    return Account(title, "" if s.projected else BASIC, tuple(steps))
 
 
-def _six(s: Steps, i: int, head: int) -> list[Step]:
-    """The six steps of one head for word i."""
-    q, weights, masked, scores, scaled = (
-        (x[head] if s.count > 1 else x)[i] for x in (s.q, s.weights, s.masked, s.scores, s.scaled)
-    )
-    k, v = ((s.repeat_kv(x)[head] if s.count > 1 else x) for x in (s.k, s.v))
-    word = s.words[i]
-    names = [f"{name} ←" if not s.cross and j == i else name for j, name in enumerate(s.keys)]
-    marked = None if s.cross else i
+class _Head:
+    """The numbers of one head for word i."""
 
-    def table(columns: tuple[str, ...], *cells: list[Any]) -> Table:
+    def __init__(self, s: Steps, i: int, head: int) -> None:
+        def own(x: Tensor) -> Tensor:
+            return x[head] if s.count > 1 else x
+
+        self.s, self.i, self.word = s, i, s.words[i]
+        self.q, self.scores, self.scaled = (own(x)[i] for x in (s.q, s.scores, s.scaled))
+        self.masked, self.weights, self.z = (own(x)[i] for x in (s.masked, s.weights, s.heads))
+        self.v = own(s.repeat_kv(s.v))
+        self.keys = [_row(x) for x in own(s.repeat_kv(s.k))]
+        self.values = [_row(x) for x in self.v]
+
+    def steps(self) -> list[Step]:
+        """The six steps."""
+        products = [_row(x) for x in self.weights.unsqueeze(-1) * self.v]
+        last = self.s.count == 1 and self.s.combine is None
+        return [
+            self._projections(),
+            self._comparison(),
+            self._scaling(),
+            self._softmax(),
+            Step(
+                "Values times weights",
+                "each value times its weight; small weights contribute little",
+                self._table(
+                    ("word", "weight", "value", "weight × value"),
+                    self.weights.tolist(),
+                    self.values,
+                    products,
+                ),
+            ),
+            Step(
+                "Sum",
+                f"z({self.word}) = Σ weight × value",
+                Table(("word", "z"), ((self.word, _row(self.z)),)),
+                note="This is passed on to the next layer." if last else "",
+            ),
+        ]
+
+    def _table(self, columns: tuple[str, ...], *cells: list[Any]) -> Table:
+        """A row for each word that is attended to; the word itself is marked."""
+        marked = None if self.s.cross else self.i
+        names = [f"{name} ←" if j == marked else name for j, name in enumerate(self.s.keys)]
         shares = columns.index("weight") if "weight" in columns else None
         return Table(columns, tuple(zip(names, *cells, strict=True)), marked, shares)
 
-    keys, values = [_row(x) for x in k], [_row(x) for x in v]
-    return [
-        _step_1(s, i, q, table, keys, values),
-        _step_2(s, word, q, scores, table, keys),
-        _step_3(s, q, scores, scaled, masked, table),
-        _step_4(masked, weights, table),
-        Step(
-            "Values times weights",
-            "each value times its weight; small weights contribute little",
-            table(
-                ("word", "weight", "value", "weight × value"),
-                weights.tolist(),
-                values,
-                [_row(x) for x in weights.unsqueeze(-1) * v],
-            ),
-        ),
-        Step(
-            "Sum",
-            f"z({word}) = Σ weight × value",
-            Table(("word", "z"), ((word, _row(s.heads[head][i] if s.count > 1 else s.heads[i])),)),
-            note="This is passed on to the next layer."
-            if s.count == 1 and s.combine is None
-            else "",
-        ),
-    ]
+    def _projections(self) -> Step:
+        s, title = self.s, "Query, keys and values"
+        if not s.projected and s.count == 1:
+            table = self._table(("word", "x = q = k = v"), self.values)
+            return Step(title, "q = k = v = x", table)
+        q = f"q({self.word}) = "
+        formula = f"the vectors split into heads; {q}{vector(_row(self.q))}"
+        if s.projected:
+            of_q, of_k, of_v = s.made
+            formula = f"{q}{of_q} = {vector(_row(self.q))}; k = {of_k} and v = {of_v}"
+        note = f"x({self.word}) = {vector(_row(s.x[self.i]))}"
+        return Step(title, formula, self._table(("word", "k", "v"), self.keys, self.values), note)
 
+    def _comparison(self) -> Step:
+        results = self.scores.tolist()
+        formula = f"q({self.word}) · k(each word)"
+        if self.s.factor is None:
+            name = type(self.s.seen.score).__name__.lower()
+            formula = f"q({self.word}) compared with k(each word): {name}"
+            table = self._table(("word", "score"), results)
+        elif len(self.q) > 4:
+            table = self._table(("word", "k", "q·k"), self.keys, results)
+        else:
+            sums = [
+                " + ".join(f"{brief(a)}×{_factor(b)}" for a, b in zip(_row(self.q), k, strict=True))
+                for k in self.keys
+            ]
+            table = self._table(("word", "q·k", "="), sums, results)
+        return Step("Scores", formula, table)
 
-def _step_1(
-    s: Steps, i: int, q: Tensor, table: Callable[..., Table], keys: list[Any], values: list[Any]
-) -> Step:
-    if not s.projected and s.count == 1:
-        return Step(
-            "Query, keys and values", "q = k = v = x", table(("word", "x = q = k = v"), values)
-        )
-    of_q, of_k, of_v = s.made
-    formula = f"q({s.words[i]}) = {of_q} = {vector(_row(q))}; k = {of_k} and v = {of_v}"
-    if not s.projected:
-        formula = f"the vectors split into heads; q({s.words[i]}) = {vector(_row(q))}"
-    note = f"x({s.words[i]}) = {vector(_row(s.x[i]))}"
-    return Step("Query, keys and values", formula, table(("word", "k", "v"), keys, values), note)
-
-
-def _step_2(
-    s: Steps, word: str, q: Tensor, scores: Tensor, table: Callable[..., Table], keys: list[Any]
-) -> Step:
-    results = scores.tolist()
-    if s.factor is None:
-        name = type(s.seen.score).__name__.lower()
-        formula = f"q({word}) compared with k(each word): {name}"
-        return Step("Scores", formula, table(("word", "score"), results))
-    formula = f"q({word}) · k(each word)"
-    if len(q) > 4:
-        return Step("Scores", formula, table(("word", "k", "q·k"), keys, results))
-    sums = [
-        " + ".join(f"{brief(a)}×{_factor(b)}" for a, b in zip(_row(q), key, strict=True))
-        for key in keys
-    ]
-    return Step("Scores", formula, table(("word", "q·k", "="), sums, results))
-
-
-def _step_3(
-    s: Steps,
-    q: Tensor,
-    scores: Tensor,
-    scaled: Tensor,
-    masked: Tensor,
-    table: Callable[..., Table],
-) -> Step:
-    factor = s.factor
-    if isinstance(s.seen.score, ScaledDot):
-        formula = f"divided by √d_k = √{len(q)} = {math.sqrt(len(q)):.4f}"
-    elif factor is not None and factor != 1:
-        formula = f"times {number(factor)}"
-    else:
+    def _scaling(self) -> Step:
+        factor, width = self.s.factor, len(self.q)
         formula = "none, the score is used as it is"
-    columns: tuple[str, ...] = ("word", "score", "scaled")
-    cells = [scores.tolist(), scaled.tolist()]
-    hidden = masked == -torch.inf
-    if not torch.equal(masked, scaled):
-        columns += ("bias and mask",)
-        bias = (masked - scaled).tolist()
-        cells.append(
-            ["masked: -∞" if no else number(b) for no, b in zip(hidden, bias, strict=True)]
-        )
-    note = ""
-    if bool(hidden.any()):
-        note = f"{int(hidden.sum())} of {len(hidden)} words are masked."
-    return Step("Scaling", formula, table(columns, *cells), note)
+        if isinstance(self.s.seen.score, ScaledDot):
+            formula = f"divided by √d_k = √{width} = {math.sqrt(width):.4f}"
+        elif factor is not None and factor != 1:
+            formula = f"times {number(factor)}"
+        columns: tuple[str, ...] = ("word", "score", "scaled")
+        cells = [self.scores.tolist(), self.scaled.tolist()]
+        hidden = self.masked == -torch.inf
+        if not torch.equal(self.masked, self.scaled):
+            columns += ("bias and mask",)
+            bias = (self.masked - self.scaled).tolist()
+            cells.append(
+                ["masked: -∞" if no else number(b) for no, b in zip(hidden, bias, strict=True)]
+            )
+        masked = int(hidden.sum())
+        note = f"{masked} of {len(hidden)} words are masked." if masked else ""
+        return Step("Scaling", formula, self._table(columns, *cells), note)
 
-
-def _step_4(masked: Tensor, weights: Tensor, table: Callable[..., Table]) -> Step:
-    highest = masked.max()
-    if highest == -torch.inf:
-        return Step(
-            "Softmax",
-            "there is nothing to attend to, so every weight is 0",
-            table(("word", "weight"), weights.tolist()),
-        )
-    powers = torch.exp(masked)
-    total = powers.sum()
-    columns = ("word", "scaled", "e^scaled", "weight")
-    cells = [masked.tolist(), powers.tolist(), weights.tolist()]
-    formula = f"e^scaled over their sum, {number(total.item())}"
-    if not 1e-3 <= total.item() < math.inf:
-        powers = torch.exp(masked - highest)
-        columns = ("word", "scaled", "e^(scaled − largest)", "weight")
-        cells[1] = powers.tolist()
-        formula = (
-            f"e^(scaled − largest) over their sum, {number(powers.sum().item())}; "
-            "subtracting the largest changes nothing and keeps the numbers small"
-        )
-    note = f"They are positive and sum to {weights.sum().item():.4f}."
-    return Step("Softmax", formula, table(columns, *cells), note)
+    def _softmax(self) -> Step:
+        highest, weights = self.masked.max(), self.weights.tolist()
+        if highest == -torch.inf:
+            formula = "there is nothing to attend to, so every weight is 0"
+            return Step("Softmax", formula, self._table(("word", "weight"), weights))
+        power, reason = "e^scaled", ""
+        powers = torch.exp(self.masked)
+        if not 1e-3 <= powers.sum().item() < math.inf:
+            power = "e^(scaled − largest)"
+            reason = "; subtracting the largest changes nothing and keeps the numbers small"
+            powers = torch.exp(self.masked - highest)
+        formula = f"{power} over their sum, {number(powers.sum().item())}{reason}"
+        columns = ("word", "scaled", power, "weight")
+        table = self._table(columns, self.masked.tolist(), powers.tolist(), weights)
+        note = f"They are positive and sum to {self.weights.sum().item():.4f}."
+        return Step("Softmax", formula, table, note)
 
 
 def _joined(s: Steps, i: int) -> Step:
