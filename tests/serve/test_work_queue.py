@@ -253,9 +253,13 @@ def test_the_same_question_is_answered_once_and_dropped_when_all_have_left() -> 
     async def main() -> None:
         shared = SharedWork[int]()
 
-        async def start(gone: Callable[[], Any]) -> int:
+        async def start() -> int:
             asked.append("a")
-            await asyncio.wait_for(gone(), 0.1) if len(asked) > 1 else await asyncio.sleep(0.05)
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                asked.append("dropped")
+                raise
             return len(asked)
 
         many = [shared.done("a", start, never) for _ in range(3)]
@@ -266,9 +270,21 @@ def test_the_same_question_is_answered_once_and_dropped_when_all_have_left() -> 
         with pytest.raises(GoneError):
             await shared.done("a", start, lambda: asyncio.sleep(0.01))
         assert not shared._under_way
+        await asyncio.sleep(0)
 
     asyncio.run(main())
-    assert asked == ["a", "a"]
+    assert asked == ["a", "a", "dropped"]
+
+
+def test_work_that_all_clients_have_left_is_stopped() -> None:
+    async def main() -> None:
+        works, shared = queue(), SharedWork[Any]()
+        with pytest.raises(GoneError):
+            await shared.done("a", lambda: works.done(endless, never), lambda: asyncio.sleep(0.05))
+        assert await works.done(lambda: 5, never) == 5
+        works.close()
+
+    asyncio.run(main())
 
 
 def test_questions_that_join_are_prepared_together_and_answered_one_by_one() -> None:

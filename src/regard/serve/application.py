@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import traceback
@@ -158,7 +159,7 @@ class _Service:
         reply = self._replies.get(key)
         if reply is None:
             reply = await self._under_way.done(
-                key, lambda gone: self.queue.done(question, gone), lambda: _left(request)
+                key, lambda: self.queue.done(question, _never), lambda: _left(request)
             )
             if reply.status_code == HTTPStatus.OK:
                 self._replies.keep(key, reply)
@@ -210,6 +211,11 @@ async def _left(request: Request) -> None:
     """Return when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+async def _never() -> None:
+    """`SharedWork` cancels what its clients have left, so the queue need not watch them."""
+    await asyncio.Event().wait()
 
 
 def _file(content: str, kind: str) -> Any:

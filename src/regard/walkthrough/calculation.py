@@ -115,12 +115,11 @@ def steps(
 def _matrix(name: str, values: Numbers) -> Float[Tensor, "rows columns"]:
     """The values as a matrix; raises unless they are finite numbers in rows and columns."""
     try:
-        if isinstance(values, list | tuple) and values and isinstance(values[0], Tensor):
+        first = values[0] if isinstance(values, list | tuple) and values else values
+        if isinstance(first, np.ndarray):
+            values = np.array(values)  # torch reads no negative strides
+        elif isinstance(first, Tensor) and first is not values:
             values = torch.stack(list(values))
-        elif isinstance(values, list | tuple) and values and isinstance(values[0], np.ndarray):
-            values = np.stack(values)
-        elif isinstance(values, np.ndarray):
-            values = values.copy()  # torch reads no negative strides
         matrix = values if isinstance(values, Tensor) else torch.tensor(values)
     except (ValueError, TypeError, RuntimeError, OverflowError):
         raise ShapeError(f"steps: {name} {_unlike_a_matrix(values)}") from None
