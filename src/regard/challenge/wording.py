@@ -119,62 +119,44 @@ class Wording:
     def write(self, number: int, a: Noun, b: Noun) -> Pair:
         """The sentence of a number below `count`."""
         (degree, person, other, main, joint), number = digits(number, self._sizes)
-        frame, clause = self.topic.frame, self._clauses[main]
+        frame, first, clause = self.topic.frame, self.topic.first, self._clauses[main]
         link = frame.links[joint]
-        english, german = self.topic.said.said(clause.tense, link.last, frame.degrees)[degree]
+        it, es = self.topic.said.said(clause.tense, link.last, frame.degrees)[degree]
+        english = f"{clause.english}{link.english}{it}."
+        german = f"{clause.german}{link.german}{es}."
         who, whom = self._people[person], self._others[other]
-        return _pair(
-            self.topic,
-            f"{clause.english}{link.english}{english}.",
-            agreed(f"{clause.german}{link.german}{german}.", plural=who[0] == "we"),
-            (a, b),
-            determiners(frame, a, b)[number],
-            {"who": who, "other": whom},
-            new_sentence=link.english == ". ",
+        source_values, target_values = ({"who": who[i], "other": whom[i]} for i in range(2))
+        before = {}
+        determined = zip("ab", (a, b), determiners(frame, a, b)[number], strict=True)
+        for slot, noun, determiner in determined:
+            word = english_determiner(determiner, noun.english)
+            before[slot] = len(word) + 1
+            source_values[slot] = f"{word} {noun.english}"
+            for case in CASES:
+                target_values[case_slot(slot, case)] = german_phrase(determiner, noun, case)
+        referent, rival = (a, b) if first else (b, a)
+        begins = link.english == ". "
+        source_values["it"] = "It" if begins else "it"
+        for case in ("nom", "acc"):
+            stands = pronoun(referent, case)
+            target_values[case_slot("it", case)] = capital(stands) if begins else stands
+        source, places = fill(english, source_values)
+        target, _ = fill(agreed(german, plural=who[0] == "we"), target_values)
+        starts = [places[slot] + before[slot] for slot in "ab"]
+        case = "acc" if "{it.acc}" in german else "nom"
+        answer, wrong = pronoun(referent, case), pronoun(rival, case)
+        return Pair(
+            source=capital(source),
+            target=capital(contracted(target)),
+            kind="reference",
+            word="it",
+            position=places["it"],
+            answer=answer,
+            wrong=(wrong,) if wrong != answer else (),
+            frame=frame.name,
+            combinations=(of_nouns(a, b), self.topic.combination),
+            referent=referent.english,
+            referent_position=starts[0 if first else 1],
+            other=rival.english,
+            other_position=starts[1 if first else 0],
         )
-
-
-def _pair(
-    topic: Topic,
-    english: str,
-    german: str,
-    nouns: tuple[Noun, Noun],
-    chosen: tuple[str, str],
-    people: dict[str, tuple[str, str]],
-    new_sentence: bool,
-) -> Pair:
-    """The templates filled with nouns, determiners, people and pronouns."""
-    referent, rival = nouns if topic.first else nouns[::-1]
-    source_values = {slot: names[0] for slot, names in people.items()}
-    target_values = {slot: names[1] for slot, names in people.items()}
-    before = {}
-    for slot, noun, determiner in zip("ab", nouns, chosen, strict=True):
-        word = english_determiner(determiner, noun.english)
-        before[slot] = len(word) + 1
-        source_values[slot] = f"{word} {noun.english}"
-        for case in CASES:
-            target_values[case_slot(slot, case)] = german_phrase(determiner, noun, case)
-    source_values["it"] = "It" if new_sentence else "it"
-    for case in ("nom", "acc"):
-        stands = pronoun(referent, case)
-        target_values[case_slot("it", case)] = capital(stands) if new_sentence else stands
-    source, places = fill(english, source_values)
-    target, _ = fill(german, target_values)
-    starts = [places[slot] + before[slot] for slot in "ab"]
-    case = "acc" if "{it.acc}" in german else "nom"
-    answer, wrong = pronoun(referent, case), pronoun(rival, case)
-    return Pair(
-        source=capital(source),
-        target=capital(contracted(target)),
-        kind="reference",
-        word="it",
-        position=places["it"],
-        answer=answer,
-        wrong=(wrong,) if wrong != answer else (),
-        frame=topic.frame.name,
-        combinations=(of_nouns(*nouns), topic.combination),
-        referent=referent.english,
-        referent_position=starts[0 if topic.first else 1],
-        other=rival.english,
-        other_position=starts[1 if topic.first else 0],
-    )

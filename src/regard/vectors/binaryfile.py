@@ -45,7 +45,17 @@ def _rows(path: Path, file: BufferedIOBase, head: bytes, counted: int, size: int
         if space < 0 or len(data) < space + 1 + size:
             more = file.read(BLOCK)
             if not more:
-                raise _cut_off(path, data, at, space, start, done, counted, size)
+                where = f"{path}: byte {start + len(data)}: the file ends"
+                if space < 0:
+                    raise FileError(
+                        f"{where} after {done:,} of the {counted:,} words that line 1 counts; "
+                        "fetch it again"
+                    )
+                word = data[at:space].lstrip(b"\n").decode(errors="replace")
+                raise FileError(
+                    f"{where} within the vector of {word!r}, word {done + 1:,} of {counted:,}: "
+                    f"{len(data) - space - 1:,} of {size:,} bytes; fetch it again"
+                )
             data, at, start = data[at:] + more, 0, start + at
             continue
         while data[at : at + 1] == b"\n":
@@ -70,19 +80,3 @@ def _text(path: Path, place: int, word: bytes) -> str:
         raise FileError(
             f"{path}: byte {place}: the word is not UTF-8 text ({error.reason})"
         ) from None
-
-
-def _cut_off(
-    path: Path, data: bytes, at: int, space: int, start: int, done: int, counted: int, size: int
-) -> FileError:
-    """The error for a file that ends within or before a word."""
-    where = f"{path}: byte {start + len(data)}: the file ends"
-    if space < 0:
-        return FileError(
-            f"{where} after {done:,} of the {counted:,} words that line 1 counts; fetch it again"
-        )
-    word = data[at:space].lstrip(b"\n").decode(errors="replace")
-    return FileError(
-        f"{where} within the vector of {word!r}, word {done + 1:,} of {counted:,}: "
-        f"{len(data) - space - 1:,} of {size:,} bytes; fetch it again"
-    )

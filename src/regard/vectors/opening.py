@@ -43,7 +43,6 @@ class _Unpacked(RawIOBase):
 @contextmanager
 def opened(path: Path) -> Iterator[BufferedIOBase]:
     """The bytes of a file, decompressed if it is gzipped; errors name the file."""
-    at = 0
     try:
         with open(path, "rb") as raw:
             if raw.peek(len(GZIP))[: len(GZIP)] != GZIP:
@@ -52,18 +51,16 @@ def opened(path: Path) -> Iterator[BufferedIOBase]:
             try:
                 with gzip.GzipFile(fileobj=raw) as unpacked:
                     yield BufferedReader(_Unpacked(path, unpacked, raw), BUFFER)
-            except (EOFError, zlib.error, gzip.BadGzipFile):
-                at = raw.tell()
-                raise
+            except EOFError:
+                raise FileError(
+                    f"{path}: byte {raw.tell()}: the gzipped file ends too early; fetch it again"
+                ) from None
+            except (gzip.BadGzipFile, zlib.error) as error:
+                raise FileError(
+                    f"{path}: the gzipped file is damaged before byte {raw.tell()} ({error}); "
+                    "fetch it again"
+                ) from None
     except FileError:
         raise
-    except EOFError:
-        raise FileError(
-            f"{path}: byte {at}: the gzipped file ends too early; fetch it again"
-        ) from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise FileError(
-            f"{path}: the gzipped file is damaged before byte {at} ({error}); fetch it again"
-        ) from None
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -75,16 +75,12 @@ def _parts(words: list[str], matrix: NDArray[np.float32], binary: bool) -> Itera
 
 def _check(word: str, binary: bool) -> None:
     """Raise if this word would not be read back as it is."""
+    text = word.encode(errors="replace")
+    last = text.rpartition(b" ")[2]
     if binary:
-        wrong = " " in word or word.startswith("\n")
+        wrong = b" " in text or text.startswith(b"\n")
     else:
-        last = word.rpartition(" ")[2]
-        wrong = "\n" in word or (last != word and is_number(last.encode(errors="replace")))
-        wrong = wrong or not word
-    if wrong or not _is_unicode(word):
+        wrong = not text or b"\n" in text or (last != text and is_number(last))
+    if wrong or text.decode() != word:  # a character that is not Unicode was replaced
         form = "binary" if binary else "text"
         raise OptionError(f"Vectors.save: {word!r} cannot be written to a {form} file")
-
-
-def _is_unicode(word: str) -> bool:
-    return not any("\ud800" <= letter <= "\udfff" for letter in word)
