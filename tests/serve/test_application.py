@@ -226,6 +226,8 @@ REFUSED: list[tuple[str, Any, int, str]] = [
      "word is a number, expected a string"),
     ("compare", {"word": "it", "one": TEXT, "other": ""}, 400, "other is empty"),
     ("compare", {"word": "bat", "one": TEXT, "other": OTHER}, 422, "the text has no word 'bat'"),
+    ("page", {"one": TEXT, "word": "it"}, 400, "other is missing"),
+    ("page", {"text": TEXT, "wrod": 1}, 400, "'wrod' is unknown, expected text, word"),
     ("heads", [TEXT], 400, "the body is an array, expected a JSON object"),
     ("heads", "text", 400, "the body is a string, expected a JSON object"),
 ]  # fmt: skip

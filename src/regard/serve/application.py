@@ -139,8 +139,8 @@ class _Service:
 
         async def answer(request: Request) -> Response:
             try:
-                sent = await body.read(request, self._limits)
-                fields = body.checked(sent, self._questions[name].fields)
+                fields = await body.read(request, self._limits)
+                body.check(fields, self._questions[name].fields)
                 if self._log_texts:
                     log.info("%s %s", request.url.path, json.dumps(fields))
                 return await self._replied((name, fields), request)

@@ -62,44 +62,37 @@ def _no_number(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def checked(fields: dict[str, Any], described: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a question; raises unless they are as its JSON schema describes them."""
+def check(fields: dict[str, Any], described: dict[str, Any]) -> None:
+    """Raise unless the fields of a question are as its JSON schema describes them."""
     alone, *of_two_texts = described.get("oneOf", [described])
     form = of_two_texts[0] if of_two_texts and "one" in fields else alone
-    found = {}
     for name, schema in form["properties"].items():
         value = fields.get(name)
         if value is not None:
-            found[name] = _checked(name, value, schema)
+            _check_value(name, value, schema)
         elif name in form["required"] or name in fields:
             raise malformed(f"{name} is missing")
     for name in fields:
-        if name not in found:
+        if name not in form["properties"]:
             known = ", ".join(form["properties"])
             raise malformed(f"{name[:LONGEST_WORD]!r} is unknown, expected {known}")
-    return found
 
 
-def _checked(name: str, value: Any, schema: dict[str, Any]) -> Any:
-    """The value of a field."""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if "oneOf" in schema:
-        if whole:
-            return value
-        if not isinstance(value, str):
-            raise malformed(f"{name} is {_kind(value)}, expected a word or its number from 0")
-        schema = schema["oneOf"][0]
-    match schema["type"]:
+def _check_value(name: str, value: Any, schema: dict[str, Any]) -> None:
+    match schema.get("type"):
         case "string":
             _check_string(name, value, schema)
-        case "integer" if not whole or value < 0:
-            got = value if whole and abs(value) < 10**9 else _kind(value)
+        case "integer" if type(value) is not int or value < 0:
+            got = value if type(value) is int and abs(value) < 10**9 else _kind(value)
             raise malformed(f"{name} is {got}, expected a whole number from 0")
         case "boolean" if not isinstance(value, bool):
             raise malformed(f"{name} is {_kind(value)}, expected true or false")
         case "array":
             _check_links(name, value, schema["maxItems"])
-    return value
+        case None if isinstance(value, str):  # one of a word and its number
+            _check_string(name, value, schema["oneOf"][0])
+        case None if type(value) is not int:
+            raise malformed(f"{name} is {_kind(value)}, expected a word or its number from 0")
 
 
 def _check_string(name: str, value: Any, schema: dict[str, Any]) -> None:
@@ -130,16 +123,14 @@ def _is_pair(value: object) -> bool:
     return (
         isinstance(value, list)
         and len(value) == 2
-        and all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in value)
+        and all(type(one) is int and one >= 0 for one in value)
     )
 
 
 def _kind(value: object) -> str:
     """The JSON type of a value."""
     names = {bool: "a boolean", str: "a string", list: "an array", dict: "an object"}
-    if value is None:
-        return "null"
-    return names.get(type(value), "a number")
+    return "null" if value is None else names.get(type(value), "a number")
 
 
 def _reason(error: Exception) -> str:
