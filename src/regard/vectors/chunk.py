@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,9 +27,6 @@ class Chunk(NamedTuple):
     unit: str
     """``"line"`` or ``"byte"``."""
 
-    def place(self, row: int) -> str:
-        return f"{self.unit} {self.places[row]}"
-
 
 Row = tuple[int, str, bytes]
 """The place of a word, the word, and its numbers as the file has them."""
@@ -49,25 +46,21 @@ def chunked(
 def checked(path: Path, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
     """The same chunks; raises if a number is not finite or a word is repeated."""
     seen: dict[str, int] = {}
-    places: list[Sequence[int]] = []
     for chunk in chunks:
         finite = np.isfinite(chunk.matrix).all(1)
         if not finite.all():
             row = int(finite.argmin())
             bad = chunk.matrix[row][~np.isfinite(chunk.matrix[row])][0]
             raise FileError(
-                f"{path}: {chunk.place(row)}: the vector of {chunk.words[row]!r} has {bad}, "
-                "expected finite numbers"
+                f"{path}: {chunk.unit} {chunk.places[row]}: the vector of {chunk.words[row]!r} "
+                f"has {bad}, expected finite numbers"
             )
-        before = len(seen)
-        places.append(chunk.places)
-        for row, word in enumerate(chunk.words, before):
-            first = seen.setdefault(word, row)
-            if first != row:
-                place = next(islice(chain.from_iterable(places), first, None))
+        for word, place in zip(chunk.words, chunk.places, strict=True):
+            first = seen.setdefault(word, place)
+            if first != place:
                 raise FileError(
-                    f"{path}: {chunk.place(row - before)}: {word!r} is repeated: it already has a "
-                    f"vector on {chunk.unit} {place}; remove one of them"
+                    f"{path}: {chunk.unit} {place}: {word!r} is repeated: it already has a "
+                    f"vector on {chunk.unit} {first}; remove one of them"
                 )
         yield chunk
 

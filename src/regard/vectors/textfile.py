@@ -43,11 +43,8 @@ def read_words(path: str | Path, words: Iterable[str]) -> dict[str, NDArray[np.f
                 found[word] = _numbers(path, number, values)
                 if wanted.keys() <= found.keys():
                     break
-    return {
-        word: found.get(word, found.get(word.lower()))  # type: ignore[misc]
-        for word in wanted
-        if word in found or word.lower() in found
-    }
+    spelled = ((word, word if word in found else word.lower()) for word in wanted)
+    return {word: found[spelling] for word, spelling in spelled if spelling in found}
 
 
 def text_chunks(path: Path, file: BufferedIOBase, head: bytes) -> Iterator[Chunk]:
