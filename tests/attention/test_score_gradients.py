@@ -9,8 +9,10 @@ from contextlib import nullcontext
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.utils.parametrizations import weight_norm
 
-from regard.attention import Additive, attend, causal, look, padding
+from regard.attention import Additive, RelativeBias, attend, causal, look, padding
 from regard.attention.scores import Score, as_score
 from regard.errors import ShapeError
 from tests.attention.kernel_cases import noise, tiny_blocks
@@ -228,6 +230,46 @@ def test_two_layers_can_share_a_learned_score(regime: Callable[[], nullcontext[N
     for parameter, true in zip(score.parameters(), wanted, strict=True):
         assert parameter.grad is not None
         close(parameter.grad, true)
+
+
+class Long(nn.Module):
+    """Attention of so many scores that they are computed again for the backward pass."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__()
+        self.part = part
+        if part == "bias":
+            self.inner: nn.Module = RelativeBias(2)
+        elif part == "score":
+            self.inner = Additive(3, 5)
+        else:
+            self.inner = weight_norm(Additive(3, 5), "of_query")
+        self.double()
+
+    def forward(self, x: Tensor, kernel: str) -> Tensor:
+        if self.part == "bias":
+            return attend(x, x, x, bias=self.inner, kernel=kernel)
+        return attend(x, x, x, score=self.inner, kernel=kernel)
+
+
+@pytest.mark.parametrize("trained", [True, False], ids=["trained", "frozen"])
+@pytest.mark.parametrize("part", ["bias", "score", "parametrized score"])
+def test_gradients_with_the_parameters_of_a_functional_call(part: str, trained: bool) -> None:
+    """The module has its own parameters back when the gradients are computed."""
+    layer, x = Long(part), noise(1, 2, 150, 3).requires_grad_()
+    given = {
+        name: noise(*own.shape, seed=i).requires_grad_(trained)
+        for i, (name, own) in enumerate(layer.named_parameters())
+    }
+    wanted_for = [x, *given.values()] if trained else [x]
+    found = []
+    for kernel in ("plain", "blocked"):
+        with tiny_blocks():
+            output = functional_call(layer, given, (x, kernel))
+        found.append(torch.autograd.grad(output.square().sum(), wanted_for))
+    for true, gradient in zip(*found, strict=True):
+        assert true.abs().max() > 1e-3
+        torch.testing.assert_close(gradient, true, rtol=1e-10, atol=1e-10)
 
 
 @learned

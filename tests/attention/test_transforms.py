@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call, grad, hessian, jacfwd, jacrev, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from regard import (
@@ -23,6 +23,7 @@ from regard import (
     window,
 )
 from regard.attention.masks import Mask
+from regard.errors import OptionError
 from tests.attention.kernel_cases import DOUBLE, every, float32_inputs, inputs, noise, ready
 
 COMPILED = """
@@ -109,6 +110,34 @@ def test_vmap_of_grad(b: int, h: int, n: int, mask: Mask | None) -> None:
     got = vmap(grad(lambda *y: attend(*y, mask=mask).square().sum(), argnums=(0, 1, 2)))(*x)
     for ours, theirs in zip(got, wanted, strict=True):
         torch.testing.assert_close(ours, theirs, **DOUBLE)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # of torch itself
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("outer", [jacfwd, jacrev])
+@pytest.mark.parametrize("inner", [jacfwd, jacrev])
+def test_hessian(
+    inner: Callable[..., Callable[..., Tensor]],
+    outer: Callable[..., Callable[..., Tensor]],
+    dtype: torch.dtype,
+) -> None:
+    """Forwards over backwards included, where the tangent is hidden from the kernels."""
+    x = noise(1, 2, 5, 4, dtype=dtype)
+
+    def loss(q: Tensor, kernel: str = "auto") -> Tensor:
+        return attend(q, x, x, mask=causal, kernel=kernel).square().sum()
+
+    wanted = torch.autograd.functional.hessian(lambda q: loss(q, "plain"), x)
+    near = DOUBLE if dtype == torch.float64 else {"atol": 1e-5, "rtol": 1e-4}
+    torch.testing.assert_close(outer(inner(loss))(x), wanted, **near)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_hessian_by_the_native_kernel() -> None:
+    x = noise(1, 2, 5, 4, dtype=torch.float32)
+    text = "attend: kernel='native' cannot do this call: it has no forward-mode derivative"
+    with pytest.raises(OptionError, match=text):
+        hessian(lambda q: attend(q, x, x, kernel="native").sum())(x)
 
 
 @pytest.mark.parametrize("n", [17, 1100], ids=["short", "long"])

@@ -45,9 +45,15 @@ def bfloat16_products() -> bool:
 
 
 def has_tangent(*tensors: Tensor) -> bool:
-    """Whether a forward-mode derivative is being taken with respect to one of the tensors."""
-    tangents = [forward_ad.unpack_dual(x).tangent for x in tensors]  # type: ignore[no-untyped-call]
-    return tangents.count(None) < len(tangents)
+    """Whether a forward-mode derivative is being taken with respect to one of the tensors.
+
+    True for all tensors that `torch.func` wraps meanwhile: an inner transform hides the tangent.
+    """
+    return forward_ad._current_level >= 0 and any(
+        forward_ad.unpack_dual(x).tangent is not None  # type: ignore[no-untyped-call]
+        or torch._C._functorch.is_functorch_wrapped_tensor(x)
+        for x in tensors
+    )
 
 
 def fits(work: int, *tensors: Tensor | None) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int64
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from regard.attention.call import (
@@ -46,6 +46,8 @@ def supports(call: Call) -> str | None:
 def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor | None]:
     """Output, and the row log-sum-exp if it is requested."""
     call = call.reduced()
+    if torch.is_grad_enabled():
+        call = dataclasses.replace(call, score=_bound(call.score), bias=_bound(call.bias))
     b, h, q, k = call.sizes
     if q == 0 or k == 0 or b == 0:
         nothing = call.v.new_full((b, h, q), -torch.inf, dtype=call.work)
@@ -68,6 +70,21 @@ def run(call: Call, logsumexp: bool) -> tuple[Float[Tensor, "b h q e"], Tensor |
         parts.append(_many_blocks(group, memory_divisor, logsumexp))
     sums = [part[1] for part in parts if part[1] is not None]
     return torch.cat([part[0] for part in parts]), torch.cat(sums) if sums else None
+
+
+def _bound(part: Any) -> Any:
+    """A module as a copy with the tensors that it has now; anything else itself.
+
+    The backward pass calls scores and biases again. By then `torch.func.functional_call` has given
+    the module its own parameters back.
+    """
+    if not isinstance(part, nn.Module):
+        return part
+    copied = part.__new__(type(part))
+    copied.__dict__ = part.__dict__.copy()
+    copied._parameters, copied._buffers = part._parameters.copy(), part._buffers.copy()
+    copied._modules = {name: _bound(child) for name, child in part._modules.items()}
+    return copied
 
 
 def _many_blocks(call: Call, memory_divisor: int, logsumexp: bool) -> tuple[Tensor, Tensor | None]:
