@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from regard.attention import attend
+from regard.attention.mask import ALL, NONE, SOME
 from regard.attention.masks import (
-    ALL,
-    NONE,
-    SOME,
     Causal,
     Mask,
     causal,

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from regard.attention.masks import NONE, SOME, Mask
+from regard.attention.mask import NONE, SOME, Mask
 from regard.attention.positions import Bias
 from regard.attention.scores import DotScore, Scaled, ScaledDot, Score, Softcap
 from regard.errors import OptionError, ShapeError, shape

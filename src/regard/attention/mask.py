@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from dataclasses import dataclass, fields, replace
+from math import prod
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -11,7 +12,8 @@ from jaxtyping import Bool, Int64
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.errors import OptionError, RegardError
+from regard.attention.tracing import values_unavailable
+from regard.errors import OptionError, RegardError, ShapeError, shape
 from regard.native import FAR
 from regard.notebook import preformatted
 
@@ -288,13 +290,61 @@ class Not(_Composite):
         return f"~({self.mask!r})" if isinstance(self.mask, _Pair) else f"~{self.mask!r}"
 
 
+class TensorMask(Mask):
+    """A mask whose first field is a tensor: batch axes, then `axes` of its own."""
+
+    axes: ClassVar[int]
+
+    @property
+    def _tensor(self) -> Tensor:
+        tensor: Tensor = self._values()[0]
+        return tensor
+
+    def canonical(self, lead: tuple[int, ...], heads: int, rank: int, caller: str) -> Mask:
+        return self._flat(self._tensor, lead, caller)
+
+    def _flat(self, tensor: Tensor, lead: tuple[int, ...], caller: str) -> Mask:
+        """The same kind of mask, of the tensor with its batch axes flattened into one."""
+        axes = tensor.dim() - self.axes
+        batch, own = tensor.shape[:axes], tensor.shape[axes:]
+        if not batch:
+            return self
+        if prod(batch) == 1:
+            return self._with(tensor.reshape(1, *own))
+        try:
+            flat = tensor.expand(*lead, *own).reshape(prod(lead), *own)
+        except RuntimeError:
+            raise ShapeError(
+                f"{caller}: mask {self!r} has batch axes {tuple(batch)}, but the call has {lead}; "
+                "they must be equal or 1"
+            ) from None
+        return self._with(flat)
+
+    def _with(self, tensor: Tensor) -> Mask:
+        """The same mask with another tensor."""
+        first, *_ = fields(self)  # type: ignore[arg-type]
+        return replace(self, **{first.name: tensor})  # type: ignore[type-var]
+
+    def take(self, entries: slice) -> Mask:
+        tensor = self._tensor
+        if tensor.dim() == self.axes or tensor.shape[0] == 1:
+            return self
+        return self._with(tensor[entries])
+
+    def _sizes(self) -> tuple[int | None, int | None]:
+        return None, self._tensor.shape[-1] if self.axes else None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__.lower()}({listed(self._tensor)})"
+
+
 def graded(every: NDArray[np.bool_], none: NDArray[np.bool_]) -> Cover:
     """The grades of blocks, from whether every pair or no pair of each is allowed."""
     return SOME + every.astype(np.int8) - none.astype(np.int8)
 
 
 def _operand(other: Mask | Tensor, operator: str) -> Mask:
-    from regard.attention.mask_kinds import as_mask
+    from regard.attention.masks import as_mask
 
     return as_mask(other, operator)
 
@@ -304,3 +354,9 @@ def _content(value: object) -> object:
         kind = torch.bool if value.dtype == torch.bool else torch.int64
         return (tuple(value.shape), value.to("cpu", kind).contiguous().numpy().tobytes())
     return value._key() if isinstance(value, Mask) else value
+
+
+def listed(tensor: Tensor) -> str:
+    if tensor.numel() > 16 or values_unavailable(tensor):
+        return shape(tensor)
+    return str(tensor.tolist())

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.call import Call, autocasts
-from regard.attention.mask_kinds import with_four_axes
-from regard.attention.masks import Mask, as_mask
+from regard.attention.masks import Mask, as_mask, with_four_axes
 from regard.attention.positions import Bias
 from regard.attention.scores import NAMED, Additive, Bilinear, DotScore, Scaled, Score, as_score
 from regard.errors import DtypeError, OptionError, ShapeError, check_number, shape

@@ -24,7 +24,8 @@ from regard.attention.call import (
     runs,
     weighted_sum,
 )
-from regard.attention.masks import Both, Causal, Dense, Mask
+from regard.attention.mask import Both, Mask
+from regard.attention.masks import Causal, Dense
 from regard.attention.scores import DotScore
 from regard.attention.tracing import values_unavailable, wrapped_by_torch_func
 from regard.native.decoder import all_axes

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from regard import native
 from regard.attention.call import Call
-from regard.attention.masks import Both, Dense, Mask, Spans
+from regard.attention.mask import Both, Mask, Spans
+from regard.attention.masks import Dense
 from regard.attention.positions import PerDistance
 from regard.attention.scores import DotScore, Softcap
 from regard.attention.tracing import wrapped_by_torch_func
