@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -199,6 +200,11 @@ def test_a_batch_of_gradients_is_dropped_in_the_same_places() -> None:
     y = Dropout(0.5)(x)
     above = drawn(3, 6, 50, seed=1)
     (batched,) = torch.autograd.grad(y, x, above, is_grads_batched=True, retain_graph=True)
+    with warnings.catch_warnings(action="ignore"):  # that it loops
+        (mapped,) = torch.func.vmap(lambda g: torch.autograd.grad(y, x, g, retain_graph=True))(
+            above
+        )
     for i in range(3):
         (single,) = torch.autograd.grad(y, x, above[i], retain_graph=True)
         assert torch.equal(batched[i], single)
+        assert torch.equal(mapped[i], single)

@@ -31,9 +31,6 @@ def register() -> None:
     torch.library.register_autograd("regard::drop", _drop_backward, setup_context=_drop_setup)
     torch.library.register_vmap("regard::attend", _attend_vmap)
     torch.library.register_vmap("regard::attend_backward", _backward_vmap)
-    torch.library.register_vmap("regard::drop", _drop_vmap)
-    torch.library.register_vmap("regard::affine", _affine_vmap)
-    torch.library.register_vmap("regard::layer_norm", _layer_norm_vmap)
 
 
 # ── shapes ────────────────────────────────────────────────────────────────────────────────────
@@ -252,42 +249,3 @@ def _backward_vmap(info: Any, dims: tuple[Any, ...], *args: Any) -> tuple[Any, A
     *found, relative = torch.ops.regard.attend_backward(*flat)
     apart = [x.unflatten(0, (info.batch_size, b)) if x.dim() > 1 else x for x in found]
     return (*apart, relative), (*(0 if x.dim() > 1 else None for x in found), None)
-
-
-def _drop_vmap(info: Any, dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
-    """One seed for all: the mapped axis is treated as an axis of x."""
-    (x, onto, *rest), size = args, info.batch_size
-    pair = [
-        y if y is None else y.expand(size, *y.shape) if dim is None else y.movedim(dim, 0)
-        for y, dim in zip((x, onto), dims, strict=False)
-    ]
-    return torch.ops.regard.drop(*(y if y is None else y.contiguous() for y in pair), *rest), 0
-
-
-def _affine_vmap(info: Any, dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
-    x, weight, bias = args
-    x_dim, weight_dim, bias_dim = dims
-    if weight_dim is None and bias_dim is None:
-        x = x.movedim(x_dim, 0)
-        y = torch.ops.regard.affine(x.flatten(0, 1).contiguous(), weight, bias)
-        return y.unflatten(0, x.shape[:2]), 0
-    x, weight = (
-        y if dim is None else y.movedim(dim, 0) for y, dim in ((x, x_dim), (weight, weight_dim))
-    )
-    y = x @ weight
-    if bias is not None:
-        y = y + (bias if bias_dim is None else bias.movedim(bias_dim, 0).unsqueeze(1))
-    return y, 0
-
-
-def _layer_norm_vmap(info: Any, dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
-    x, weight, bias, eps = args
-    x = x.expand(info.batch_size, *x.shape) if dims[0] is None else x.movedim(dims[0], 0)
-    if dims[1] is None and dims[2] is None:
-        return torch.ops.regard.layer_norm(x.contiguous(), weight, bias, eps), 0
-    y = torch.nn.functional.layer_norm(x, x.shape[-1:], eps=eps)
-    weight, bias = (
-        w if dim is None else w.movedim(dim, 0).view(-1, *[1] * (x.dim() - 2), x.shape[-1])
-        for w, dim in ((weight, dims[1]), (bias, dims[2]))
-    )
-    return y * weight + bias, 0

@@ -15,10 +15,12 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     (d_in, d_out), width = weight.shape, x.shape[-1]
     if isinstance(weight, native.Int8Matrix) and weight.multiplies and x.dtype == torch.float32:
         return native.Int8Product.apply(x, weight, bias)  # type: ignore[no-any-return, no-untyped-call]
+    transformed = wrapped_by_torch_func(x, weight, *(() if bias is None else (bias,)))
     if (
         width == d_in > 0
         and (bias is None or bias.shape == (d_out,))
         and d_out % 16 == 0
+        and not transformed
         and native.fits(x.numel() * d_out, x, weight, bias)
     ):
         rows = x.reshape(x.numel() // width, width).contiguous()
@@ -29,8 +31,7 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         else:
             y = torch.ops.regard.affine(rows, weight.contiguous(), bias)
         return y.view(*x.shape[:-1], d_out)  # type: ignore[no-any-return]
-    elsewhere = x.device.type != "cpu" or d_in == 0
-    if bias is None or elsewhere or wrapped_by_torch_func(x, weight, bias):
+    if bias is None or transformed or x.device.type != "cpu" or d_in == 0:
         return F.linear(x, weight.T, bias)
     # Two steps: addmm would first copy the bias to every row.
     y = torch.mm(x.reshape(-1, width), weight).add_(bias)
@@ -47,6 +48,7 @@ class LayerNorm(nn.LayerNorm):
             and self.weight is not None
             and self.bias is not None
             and input.shape[-1] % 16 == 0
+            and not wrapped_by_torch_func(input, self.weight, self.bias)
             and native.fits(4 * input.numel(), input, self.weight, self.bias)
         ):
             args = (x.contiguous() for x in (input, self.weight, self.bias))
