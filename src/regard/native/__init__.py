@@ -3,7 +3,7 @@
 `loaded` returns whether they can be called; `operators` lists them.
 """
 
-from regard.native.decoder import DecoderStep, Weights, panels
+from regard.native.decoder import DecoderStep, Layers, panels
 from regard.native.int8 import Int8Matrix, Int8Product
 from regard.native.library import loaded, status
 from regard.native.operators import FAR, Attend, gradients
@@ -15,7 +15,7 @@ __all__ = [
     "DecoderStep",
     "Int8Matrix",
     "Int8Product",
-    "Weights",
+    "Layers",
     "bfloat16_products",
     "fits",
     "gradients",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Shaped
@@ -14,6 +13,10 @@ from regard.native.products import PANEL, fits
 
 Pair = tuple[Tensor, Tensor | None]
 """A weight and a bias."""
+Layers = Sequence[Pair]
+"""The nine layers of a block in the order of their use: the norm, the packed projections and the
+output of self-attention, the norm, the queries and the output of cross-attention, the norm, the
+inner and the outer layer of the feed-forward network."""
 
 
 def panels(matrix: Float[Tensor, "d n"], dtype: torch.dtype = torch.float32) -> Float[Tensor, "dn"]:
@@ -33,37 +36,6 @@ def panels(matrix: Float[Tensor, "d n"], dtype: torch.dtype = torch.float32) -> 
     return found
 
 
-@dataclass(frozen=True)
-class Weights:
-    """The weights of one block; see `regard.nn.Block`."""
-
-    attention_norm: Pair
-    projections: Pair
-    combination: Pair
-    cross_norm: Pair
-    queries: Pair
-    cross_combination: Pair
-    feed_forward_norm: Pair
-    inner: Pair
-    outer: Pair
-
-    def tensors(self) -> list[Tensor | None]:
-        """All weights and biases."""
-        return [x for pair in self.__dict__.values() for x in pair]
-
-    def matrices(self) -> list[Tensor]:
-        """The weights of matrix products, in order."""
-        return [w for w, _ in self.__dict__.values() if w.dim() == 2]
-
-    def vectors(self) -> list[Tensor]:
-        """Norm weights and biases, in order; 0 where there is no bias."""
-        found = []
-        for weight, bias in self.__dict__.values():
-            found += [weight] if weight.dim() == 1 else []
-            found.append(weight.new_zeros(weight.shape[-1]) if bias is None else bias)
-        return [x.detach() for x in found]
-
-
 class DecoderStep:
     """The blocks of a decoder with ReLU feed-forward networks, as ``regard::decoder_step``.
 
@@ -73,23 +45,28 @@ class DecoderStep:
 
     def __init__(
         self,
-        blocks: Sequence[Weights],
+        blocks: Sequence[Layers],
         heads: int,
         kv_heads: int,
         norm_first: bool,
         eps: float,
         products: torch.dtype = torch.float32,
     ) -> None:
-        self._width, self._inner = blocks[0].inner[0].shape
-        self._packed = blocks[0].projections[0].shape[1]
+        layers = [layer for block in blocks for layer in block]
+        matrices = [weight for weight, _ in layers if weight.dim() == 2]
+        self._width, self._packed = matrices[0].shape
+        self._inner = blocks[0][-1][0].shape[0]
         self._heads, self._kv_heads = heads, kv_heads
-        matrices = [w for block in blocks for w in block.matrices()]
         self._panels = torch.cat(
             [w.panels if isinstance(w, Int8Matrix) else panels(w, products) for w in matrices]
         )
         scales = [w.scales for w in matrices if isinstance(w, Int8Matrix)]
         self._scales = torch.cat(scales) if scales else None
-        self._vectors = torch.cat([x for block in blocks for x in block.vectors()])
+        vectors = []
+        for weight, bias in layers:
+            vectors += [weight] if weight.dim() == 1 else []
+            vectors.append(weight.new_zeros(weight.shape[-1]) if bias is None else bias)
+        self._vectors = torch.cat([x.detach() for x in vectors])
         self._norm_first, self._eps = norm_first, eps
 
     def usable(

@@ -18,7 +18,7 @@ from torch.nn.modules import module
 from regard.attention import Mask
 from regard.attention.call import autocasts
 from regard.attention.operation import watched
-from regard.native import DecoderStep, Weights, fits, products_in
+from regard.native import DecoderStep, Layers, fits, products_in
 from regard.nn.blocks import Block, FeedForward
 from regard.nn.cache import Cache
 from regard.nn.multihead import MultiHeadAttention
@@ -129,24 +129,23 @@ def _native_step(blocks: list[Block], products: torch.dtype) -> DecoderStep | No
     """The supported blocks as one native operator; None if they differ in shape or dtype."""
     if not blocks:
         return None
-    weights = [_weights(block) for block in blocks]
+    layers = [_layers(block) for block in blocks]
+    tensors = [[x for layer in block for x in layer] for block in layers]
     kinds = {
         (
             block.attention.heads,
             block.attention.kv_heads,
             block.norm_first,
-            *(layer.eps for layer in _norms(block)),
-            *(None if x is None else x.shape for x in one.tensors()),
+            _norms(block)[0].eps,
+            *(None if x is None else x.shape for x in own),
         )
-        for block, one in zip(blocks, weights, strict=True)
+        for block, own in zip(blocks, tensors, strict=True)
     }
     with torch.no_grad():
-        if len(kinds) > 1 or not fits(0, *(x for one in weights for x in one.tensors())):
+        if len(kinds) > 1 or not fits(0, *(x for own in tensors for x in own)):
             return None
-    attention, (norm, *_) = blocks[0].attention, _norms(blocks[0])
-    return DecoderStep(
-        weights, attention.heads, attention.kv_heads, blocks[0].norm_first, norm.eps, products
-    )
+    ((heads, kv_heads, norm_first, eps, *_),) = kinds
+    return DecoderStep(layers, heads, kv_heads, norm_first, eps, products)
 
 
 def _supported(block: nn.Module) -> bool:
@@ -174,18 +173,18 @@ def _norms(block: Block) -> list[Any]:
     return [block.attention_norm, block.cross_norm, block.feed_forward_norm]
 
 
-def _weights(block: Block) -> Weights:
+def _layers(block: Block) -> Layers:
     attention, cross, feed_forward = block.attention, block.cross, block.feed_forward
     assert cross is not None
-    norms = [(layer.weight, layer.bias) for layer in _norms(block)]
-    return Weights(
-        attention_norm=norms[0],
-        projections=attention._packed(),
-        combination=(attention.w_o, attention.b_o),
-        cross_norm=norms[1],
-        queries=(cross.w_q, cross.b_q),
-        cross_combination=(cross.w_o, cross.b_o),
-        feed_forward_norm=norms[2],
-        inner=(feed_forward.w_in, feed_forward.b_in),
-        outer=(feed_forward.w_out, feed_forward.b_out),
-    )
+    own_norm, cross_norm, last_norm = ((layer.weight, layer.bias) for layer in _norms(block))
+    return [
+        own_norm,
+        attention._packed(),
+        (attention.w_o, attention.b_o),
+        cross_norm,
+        (cross.w_q, cross.b_q),
+        (cross.w_o, cross.b_o),
+        last_norm,
+        (feed_forward.w_in, feed_forward.b_in),
+        (feed_forward.w_out, feed_forward.b_out),
+    ]
