@@ -77,6 +77,19 @@ def check_number(name: str, value: object) -> None:
         raise OptionError(f"{name}={value!r}, expected a number")
 
 
+def check_share(name: str, value: float | int) -> None:
+    """Raise unless the value is a number from 0 up to, but not including, 1.
+
+    >>> check_share("Dropout: share", 1.5)
+    Traceback (most recent call last):
+    ...
+    regard.errors.OptionError: Dropout: share=1.5, expected 0 up to, but not including, 1
+    """
+    check_number(name, value)
+    if not 0.0 <= value < 1.0:
+        raise OptionError(f"{name}={value}, expected 0 up to, but not including, 1")
+
+
 def counted(count: int, one: str, many: str | None = None) -> str:
     """A count with its noun in the right number.
 

@@ -12,7 +12,7 @@ from regard.attention.call import Call, autocasts
 from regard.attention.masks import Mask, as_mask, with_four_axes
 from regard.attention.positions import Bias
 from regard.attention.scores import NAMED, Additive, Bilinear, DotScore, Scaled, Score, as_score
-from regard.errors import DtypeError, OptionError, ShapeError, check_number, shape
+from regard.errors import DtypeError, OptionError, ShapeError, check_share, shape
 
 FLOAT = torch.float32
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
@@ -50,9 +50,7 @@ def prepare(
         return Call(q, k, v, dot, mask, None, 0.0, q.shape[:1], 4, caller)
     _check_tensors(caller, q, k, v)
     how = as_score(score, caller)
-    check_number(f"{caller}: dropout", dropout)
-    if not 0.0 <= dropout < 1.0:
-        raise OptionError(f"{caller}: dropout={dropout}, expected 0 up to, but not including, 1")
+    check_share(f"{caller}: dropout", dropout)
     ranks = {q.dim(), k.dim(), v.dim()}
     rank = max(ranks)
     if 3 in ranks and rank > 3:

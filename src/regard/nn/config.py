@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any
 
-from regard.errors import OptionError
+from regard.errors import OptionError, check_share
 
 ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
 NORMS = ("layernorm", "rmsnorm")
@@ -73,18 +73,9 @@ class TransformerConfig:
                     f"TransformerConfig: {name}={getattr(self, name)!r}, expected one of "
                     f"{', '.join(known)}"
                 )
-        if self.width % self.heads:
-            raise OptionError(
-                f"TransformerConfig: width={self.width} does not split into heads={self.heads}; "
-                "choose heads that divide the width"
-            )
         if self.kv_heads is not None:
             _whole("kv_heads", self.kv_heads, 1)
-            if self.heads % self.kv_heads:
-                raise OptionError(
-                    f"TransformerConfig: heads={self.heads} is not a multiple of "
-                    f"kv_heads={self.kv_heads}; choose kv_heads that divide the heads"
-                )
+        check_heads("TransformerConfig", self.width, self.heads, self.kv_heads or self.heads)
         if self.position == "rotary" and (self.width // self.heads) % 2:
             raise OptionError(
                 f"TransformerConfig: position='rotary' rotates pairs of numbers, but a head is "
@@ -94,10 +85,8 @@ class TransformerConfig:
             raise OptionError(
                 f"TransformerConfig: norm_eps={self.norm_eps}, expected a positive number"
             )
-        if not 0.0 <= _number("dropout", self.dropout) < 1.0:
-            raise OptionError(
-                f"TransformerConfig: dropout={self.dropout}, expected 0 up to, but not including, 1"
-            )
+        _number("dropout", self.dropout)
+        check_share("TransformerConfig: dropout", self.dropout)
 
     @property
     def ends_with_norm(self) -> bool:
@@ -127,6 +116,20 @@ class TransformerConfig:
                     + (f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}")
                 )
         return replace(PRESETS[name], **changes)
+
+
+def check_heads(caller: str, width: int, heads: int, kv_heads: int) -> None:
+    """Raise unless the width splits into the heads, and these into groups for the kv_heads."""
+    if min(width, heads) < 1 or width % heads:
+        raise OptionError(
+            f"{caller}: width={width} does not split into heads={heads}; "
+            "choose heads that divide the width"
+        )
+    if kv_heads < 1 or heads % kv_heads:
+        raise OptionError(
+            f"{caller}: heads={heads} is not a multiple of kv_heads={kv_heads}; "
+            "choose kv_heads that divide the heads"
+        )
 
 
 def _whole(name: str, value: object, least: int) -> None:

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from regard import native
 from regard.attention.tracing import wrapped_by_torch_func
-from regard.errors import OptionError, check_number
+from regard.errors import check_share
 
 LEVELS = 2**15
 """The resolution of the dropout probability."""
@@ -29,9 +29,7 @@ class Dropout(nn.Module):
 
     def __init__(self, share: float | int = 0.1) -> None:
         super().__init__()
-        check_number("Dropout: share", share)
-        if not 0.0 <= share < 1.0:
-            raise OptionError(f"Dropout: share={share}, expected 0 up to, but not including, 1")
+        check_share("Dropout: share", share)
         self.share = share
 
     def forward(self, x: Tensor, onto: Tensor | None = None) -> Tensor:

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.call import autocast_disabled, product_dtype
-from regard.errors import DtypeError, OptionError, ShapeError, shape
+from regard.errors import DtypeError, OptionError, ShapeError, check_share, shape
 
 FAR = 1e10
 """Sums of exponentials between its inverse and this are safe from overflow and underflow, and so
@@ -240,10 +240,7 @@ def _check(
         )
     if expected.dtype != torch.int64:
         raise DtypeError(f"cross_entropy: expected is {expected.dtype}; use expected.long()")
-    if not 0.0 <= smoothing < 1.0:
-        raise OptionError(
-            f"cross_entropy: smoothing={smoothing}, expected 0 up to, but not including, 1"
-        )
+    check_share("cross_entropy: smoothing", smoothing)
 
 
 def _check_numbers(expected: Tensor, vocabulary: int) -> None:

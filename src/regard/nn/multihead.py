@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from regard.attention import Bias, Mask, Rotary, attend, look
 from regard.attention.scores import Score
-from regard.errors import DtypeError, OptionError, ShapeError, check_number, check_whole, shape
+from regard.errors import DtypeError, OptionError, ShapeError, check_share, check_whole, shape
 from regard.nn.cache import KeyValues
+from regard.nn.config import check_heads
 from regard.nn.native_layers import affine
 
 if TYPE_CHECKING:
@@ -88,26 +89,13 @@ class MultiHeadAttention(nn.Module):
         kv_heads = heads if kv_heads is None else kv_heads
         for name, value in (("width", width), ("heads", heads), ("kv_heads", kv_heads)):
             check_whole(f"MultiHeadAttention: {name}", value)
-        if min(width, heads) < 1 or width % heads:
-            raise OptionError(
-                f"MultiHeadAttention: width={width} does not split into heads={heads}; "
-                "choose heads that divide the width"
-            )
-        if kv_heads < 1 or heads % kv_heads:
-            raise OptionError(
-                f"MultiHeadAttention: heads={heads} is not a multiple of kv_heads={kv_heads}; "
-                "choose kv_heads that divide the heads"
-            )
+        check_heads("MultiHeadAttention", width, heads, kv_heads)
         if position is not None and not isinstance(position, Rotary | Bias):
             raise OptionError(
                 f"MultiHeadAttention: position is {type(position).__name__}, expected Rotary, "
                 "ALiBi or RelativeBias; Sinusoidal and Learned are added to x before the layer"
             )
-        check_number("MultiHeadAttention: dropout", dropout)
-        if not 0.0 <= dropout < 1.0:
-            raise OptionError(
-                f"MultiHeadAttention: dropout={dropout}, expected 0 up to, but not including, 1"
-            )
+        check_share("MultiHeadAttention: dropout", dropout)
         if isinstance(position, Rotary) and position.width != width // heads:
             raise OptionError(
                 f"MultiHeadAttention: position has width={position.width}, but a head has "
