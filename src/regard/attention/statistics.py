@@ -20,8 +20,6 @@ HEIGHT, WIDTH, SPAN = 128, 64, 2**22
 """Queries in a block, keys in a block, and how many scores are held at once."""
 LARGE = {torch.float32: 2.0**10, torch.float64: 2.0**20}
 """From this log-sum-exp on, its last digit is worth 10⁻⁴ of a weight, in float64 10⁻¹⁰."""
-GROUP = 16
-"""Keys per group whose maxima `_top_of` compares first."""
 
 
 class WeightStatistics:
@@ -67,7 +65,8 @@ class WeightStatistics:
         for rows, spans in _blocks(call):
             found, at = values[:, :, rows, :0], keys[:, :, rows, :0]
             for span in spans:
-                more, places = _top_of(call.span(rows, span), n)
+                scores = call.span(rows, span)
+                more, places = scores.topk(min(n, scores.shape[-1]), -1)
                 found = torch.cat([found, more], -1)
                 at = torch.cat([at, places + span.cols.start], -1)
                 if found.shape[-1] > n:
@@ -167,26 +166,3 @@ def _score_blocks(call: Call) -> Iterator[tuple[slice, Span, Float[Tensor, "b h 
     for rows, spans in _blocks(call):
         for span in spans:
             yield rows, span, call.span(rows, span)
-
-
-def _top_of(
-    scores: Float[Tensor, "b h r c"], n: int
-) -> tuple[Float[Tensor, "b h r m"], Int64[Tensor, "b h r m"]]:
-    """The n largest scores of each row (all, if there are fewer) and their columns.
-
-    Two stages: the n groups of columns with the largest maxima, then the n largest scores of these
-    groups. A group holds every c/GROUP-th column, so that its maximum is one of whole vectors.
-    """
-    c = scores.shape[-1]
-    columns = c // GROUP
-    if columns <= 2 * n:
-        found, at = scores.topk(min(n, c), -1)
-        return found, at
-    grouped = scores[..., : columns * GROUP].view(*scores.shape[:-1], GROUP, columns)
-    first = grouped.amax(-2).topk(n, -1, sorted=False).indices
-    steps = torch.arange(GROUP, device=scores.device).mul_(columns)
-    at = (first.unsqueeze(-2) + steps.unsqueeze(-1)).flatten(-2)
-    rest = torch.arange(columns * GROUP, c, device=scores.device).expand(*at.shape[:-1], -1)
-    at = torch.cat([at, rest], -1)
-    found, order = scores.gather(-1, at).topk(n, -1)
-    return found, at.gather(-1, order)
