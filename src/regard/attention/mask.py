@@ -98,6 +98,10 @@ class Mask:
         """The canonical mask as one interval of keys per query; None if it cannot be one."""
         return None
 
+    def parts(self) -> list[Mask]:
+        """The masks that are joined by ``&``."""
+        return [self]
+
     def canonical(self, lead: tuple[int, ...], heads: int, rank: int, caller: str) -> Mask:
         """The same mask for a call whose leading axes were flattened into one batch axis.
 
@@ -248,6 +252,9 @@ class Both(_Pair):
     @property
     def in_few_rows(self) -> bool:  # type: ignore[override]
         return self.left.in_few_rows or self.right.in_few_rows
+
+    def parts(self) -> list[Mask]:
+        return self.left.parts() + self.right.parts()
 
     def _join(self, left: Any, right: Any) -> Any:
         return left & right

@@ -24,7 +24,7 @@ from regard.attention.call import (
     runs,
     weighted_sum,
 )
-from regard.attention.mask import Both, Mask
+from regard.attention.mask import Mask
 from regard.attention.masks import Causal, Dense
 from regard.attention.scores import DotScore
 from regard.attention.tracing import values_unavailable, wrapped_by_torch_func
@@ -117,7 +117,7 @@ def _without_causal(call: Call) -> tuple[bool, list[Mask]]:
     """
     if call.mask is None:
         return False, []
-    parts = _parts(call.mask)
+    parts = call.mask.parts()
     _, _, q, k = call.sizes
 
     def known(part: Mask) -> bool:
@@ -125,13 +125,6 @@ def _without_causal(call: Call) -> tuple[bool, list[Mask]]:
 
     rest = [part for part in parts if not known(part)]
     return q > 1 and len(rest) < len(parts), rest
-
-
-def _parts(mask: Mask) -> list[Mask]:
-    """The masks that are joined by ``&``."""
-    if isinstance(mask, Both):
-        return _parts(mask.left) + _parts(mask.right)
-    return [mask]
 
 
 def _additive(call: Call, masks: list[Mask]) -> Float[Tensor, "#b #h #q k"] | None:

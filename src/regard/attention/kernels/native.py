@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard import native
 from regard.attention.call import Call
-from regard.attention.mask import Both, Mask, Spans
+from regard.attention.mask import Mask, Spans
 from regard.attention.masks import Dense
 from regard.attention.positions import PerDistance
 from regard.attention.scores import DotScore, Softcap
@@ -122,16 +122,12 @@ def _split(call: Call, q: int, k: int) -> tuple[Spans, list[Mask]]:
     """The mask as intervals of keys, and its parts that are no intervals."""
     spans: Spans | None = None
     rest = []
-    todo = [] if call.mask is None else [call.mask]
-    while todo:
-        part = todo.pop()
+    for part in [] if call.mask is None else call.mask.parts():
         found = part.spans(q, k, call.q.device)
-        if found is not None:
-            spans = found if spans is None else spans & found
-        elif isinstance(part, Both):
-            todo += [part.left, part.right]
-        else:
+        if found is None:
             rest.append(part)
+        else:
+            spans = found if spans is None else spans & found
     return spans or Spans(), rest
 
 
