@@ -24,5 +24,5 @@ def _without_data(x: Tensor) -> bool:
 def wrapped_by_torch_func(*tensors: Tensor) -> bool:
     """Whether a transform of torch.func, such as grad or vmap, wraps one of the tensors."""
     return not torch.compiler.is_compiling() and any(
-        not x.is_meta and not isinstance(x, FakeTensor) and _without_data(x) for x in tensors
+        map(torch._C._functorch.is_functorch_wrapped_tensor, tensors)
     )

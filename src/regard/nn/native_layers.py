@@ -31,7 +31,8 @@ def affine(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         else:
             y = torch.ops.regard.affine(rows, weight.contiguous(), bias)
         return y.view(*x.shape[:-1], d_out)  # type: ignore[no-any-return]
-    if bias is None or transformed or x.device.type != "cpu" or d_in == 0:
+    as_it_is = transformed or isinstance(weight, native.Int8Matrix) or x.device.type != "cpu"
+    if bias is None or as_it_is or d_in == 0:
         return F.linear(x, weight.T, bias)
     # Two steps: addmm would first copy the bias to every row.
     y = torch.mm(x.reshape(-1, width), weight).add_(bias)

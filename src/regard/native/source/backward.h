@@ -24,7 +24,7 @@ template <typename T> struct Gradients {
 
 /* Keys and values of a batch entry and key head, in panels, and the sums of their gradients. */
 struct Unit {
-    int64_t b, group, keys_end;
+    int64_t b, group;
     float *keys, *keys_transposed, *values_transposed, *sums_k, *sums_v;
 
     static int64_t room(const Sizes &size)

@@ -95,12 +95,17 @@ static void check_exactly(
         STD_TORCH_CHECK(x.size(axis++) == wanted, name, " has the wrong shape");
 }
 
-static void check_sums(const char *name, const Tensor &x, const Sizes &size)
+/* The data of a tensor; raises unless it is `count` contiguous float32 on the CPU. */
+static const float *floats(const char *name, const Tensor &x, int64_t count)
 {
     STD_TORCH_CHECK(
-        x.scalar_type() == ScalarType::Float && x.is_contiguous() && x.is_cpu() && x.dim() == 3
-            && x.size(0) == size.b && x.size(1) == size.h && x.size(2) == size.n,
-        name, " must be contiguous float32 (b, h, n)");
+        x.is_cpu() && x.scalar_type() == ScalarType::Float && x.is_contiguous() && x.numel() == count,
+        name, " must be ", count, " contiguous float32 on the CPU");
+    return (const float *)x.data_ptr();
+}
+static const float *floats(const char *name, const Maybe &x, int64_t count)
+{
+    return x ? floats(name, *x, count) : NULL;
 }
 
 static Sizes sizes(const Tensor &q, const Tensor &k, const Tensor &v)
@@ -130,11 +135,6 @@ static Problem problem(
     check_term("last", last, ScalarType::Long, {size.b, 1, 1, size.n, 0, 0, 0}, 1);
     check_term("mask", mask, ScalarType::Bool, size, size.m);
     check_term("bias", bias, ScalarType::Float, size, size.m);
-    if (relative)
-        STD_TORCH_CHECK(
-            relative->scalar_type() == ScalarType::Float && relative->is_contiguous()
-                && relative->numel() == size.h * (size.n + size.m - 1),
-            "relative must be contiguous float32 (h, n + m - 1)");
     STD_TORCH_CHECK(dropout >= 0 && dropout < 1, "dropout must be at least 0 and less than 1");
     STD_TORCH_CHECK(
         dropout == 0 || (seed && seed->numel() == 1 && seed->scalar_type() == ScalarType::Long),
@@ -144,7 +144,7 @@ static Problem problem(
     return {
         size, (float)scale, (float)softcap, std::max(low, -far), std::min(high, far),
         rows<const int64_t>(first), rows<const int64_t>(last), rows<const uint8_t>(mask),
-        rows<const float>(bias), relative ? (const float *)relative->data_ptr() : NULL,
+        rows<const float>(bias), floats("relative", relative, size.h * (size.n + size.m - 1)),
         number, (uint32_t)(dropout * 4294967296.0), (float)(1 / (1 - dropout))};
 }
 
@@ -196,10 +196,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> attend_backward(
     ScalarType dtype = q.scalar_type();
     check_exactly("grad", grad, dtype, {size.b, size.h, size.n, size.e});
     check_exactly("output", output, dtype, {size.b, size.h, size.n, size.e});
-    check_sums("highest", highest, size);
-    check_sums("total", total, size);
-    if (grad_total)
-        check_sums("grad_total", *grad_total, size);
+    int64_t queries = size.b * size.h * size.n;
+    floats("highest", highest, queries), floats("total", total, queries);
     Tensor dq = side_by_side(size.b, size.h, size.n, size.d, dtype);
     Tensor dk = side_by_side(size.b, size.groups, size.m, size.d, dtype);
     Tensor dv = side_by_side(size.b, size.groups, size.m, size.e, dtype);
@@ -214,7 +212,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> attend_backward(
                         (float *)highest.data_ptr(), (float *)total.data_ptr()};
         Gradients<T> y = {
             rows<const T>(grad), rows<const T>(output),
-            grad_total ? (const float *)grad_total->data_ptr() : NULL, rows<T>(dq), rows<T>(dk),
+            floats("grad_total", grad_total, queries), rows<T>(dq), rows<T>(dk),
             rows<T>(dv), bias_wanted ? rows<float>(to_bias) : Rows<float>{NULL, 0, 0, 0},
             relative_wanted ? (float *)along.data_ptr() : NULL};
         backward_all(of, x, y, threads, chunks);
@@ -253,19 +251,6 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> statistics(
         attend_all(of, x, torch::stable::get_num_threads(), &into);
     });
     return {highest, total, entropy, scores, keys};
-}
-
-/* The data of a tensor; raises unless it is `count` contiguous float32 on the CPU. */
-static const float *floats(const char *name, const Tensor &x, int64_t count)
-{
-    STD_TORCH_CHECK(
-        x.is_cpu() && x.scalar_type() == ScalarType::Float && x.is_contiguous() && x.numel() == count,
-        name, " must be ", count, " contiguous float32 on the CPU");
-    return (const float *)x.data_ptr();
-}
-static const float *floats(const char *name, const Maybe &x, int64_t count)
-{
-    return x ? floats(name, *x, count) : NULL;
 }
 
 Tensor drop(Tensor x, Maybe onto, Tensor seed, int64_t share, int64_t of)
