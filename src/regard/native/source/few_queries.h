@@ -55,8 +55,8 @@ static inline __attribute__((always_inline)) void weigh(
         int64_t next = i + LANES < e ? i + LANES : i;
         for (int64_t j = 0; j < count; j++) {
             const float *value = values + seen[j] * value_row;
-            one += scores[j] * load(value + i);
-            two += scores[j] * load(value + next);
+            one += all(scores[j]) * load(value + i);
+            two += all(scores[j]) * load(value + next);
         }
         store(output + i, one * share);
         store(output + next, (next == i ? one : two) * share);

@@ -4,7 +4,7 @@
 #include <memory>
 #include <type_traits>
 
-#include "vectors.h"
+#include "tiles.h"
 
 /* What follows a product: a bias, ReLU, and numbers that all of it is added to, if given. */
 struct Then {
@@ -68,7 +68,7 @@ static inline __attribute__((always_inline)) void tile(
             finish(sums[r][c], then, r, c, y);
 }
 
-constexpr int TALL = 12; /* the most rows of a tile */
+constexpr int TALL = ROWS; /* the most rows of a tile */
 
 /* Calls run with the number of rows, at most ROWS, as a constant; not at all for none. */
 template <int ROWS = TALL - 1, typename Run> static inline void with_rows(int64_t rows, const Run &run)

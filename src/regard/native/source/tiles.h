@@ -32,7 +32,7 @@ static void multiply_panel(
         for (int r = 0; r < R; r++)
 #pragma GCC unroll 2
             for (int c = 0; c < W; c++)
-                sums[r][c] += a[r * ROW] * columns[c];
+                sums[r][c] += all(a[r * ROW]) * columns[c];
     }
 #pragma GCC unroll 12
     for (int r = 0; r < R; r++)

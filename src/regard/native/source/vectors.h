@@ -80,8 +80,10 @@ typedef Naturals Pairs;
 
 static inline Pairs load(const Pair *x) { return *(const AnyNaturals *)x; }
 
-/* sum + x y, for floats, and for both elements of each pair. */
-static inline Vector add_product(Vector sum, float x, Vector y) { return sum + x * y; }
+/* sum + x y, for floats, and for both elements of each pair. Without AVX-512, GCC multiplies a float
+ * and a vector element by element, and two vectors at once: hence all(x), here and in other loops.
+ */
+static inline Vector add_product(Vector sum, float x, Vector y) { return sum + all(x) * y; }
 static inline Vector add_product(Vector sum, Pair x, Pairs y)
 {
 #ifdef __AVX512BF16__
