@@ -234,8 +234,8 @@ def test_a_stopped_job_ends_its_workers_at_once(sent: int, parts: int, tmp_path:
     finally:
         with suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
-    if sent == signal.SIGINT:
-        assert (running.returncode, said) == (130, "regard: stopped\n")
+    expected = (130, "regard: stopped\n") if sent == signal.SIGINT else (143, "")
+    assert (running.returncode, said) == expected
 
 
 @pytest.mark.parametrize("address", ["nowhere", "auto"])

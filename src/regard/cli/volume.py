@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
@@ -35,6 +38,7 @@ def answer_all(job: Job, workers: int | None, ray: str | None) -> None:
 def _progress(job: Job, chunks: list[Chunk], workers: int | None, ray: str | None) -> Done:
     """Run the chunks with a progress bar; returns the number of rows, and of failed ones."""
     rows = failed = 0
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     console = Console(stderr=True)
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:

@@ -69,7 +69,8 @@ def on_processes(question: str, run: Run, chunks: list[Chunk], workers: int) -> 
             "finished parts are kept, and the same command resumes, if necessary "
             "with fewer --workers"
         ) from None
-    except (KeyboardInterrupt, GeneratorExit):  # parts are atomic, so workers may be terminated
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        # Parts are written atomically, so workers may be terminated.
         for process in list((pool._processes or {}).values()):
             process.terminate()
         raise
