@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -278,11 +277,15 @@ def _chunks(job: Job) -> list[Chunk]:
         if job.source.endswith(".parquet"):
             with _arrow(job.question).parquet.ParquetFile(job.source) as file:
                 total, names = file.metadata.num_rows, set(file.schema_arrow.names)
-            offsets = array("Q")
         else:
             with open(job.source, "rb") as lines:
-                offsets = array("Q", accumulate(map(len, lines), initial=0))
-            total = len(offsets) - 1
+                total = sum(1 for _ in lines)
+        rows = job.rows or min(MOST, max(LEAST, total // PARTS))
+        starts = range(0, total, rows)
+        offsets = [0] * len(starts)
+        if names is None:
+            with open(job.source, "rb") as lines:
+                offsets = list(islice(accumulate(map(len, lines), initial=0), 0, total, rows))
     except (OSError, ValueError) as error:  # pyarrow raises one of them for damaged files
         raise FileError(f"{job.source}: cannot be read: {error}") from None
     if names is not None:
@@ -295,10 +298,9 @@ def _chunks(job: Job) -> list[Chunk]:
             )
     if not total:
         raise FileError(f"{job.source}: has no rows")
-    rows = job.rows or min(MOST, max(LEAST, total // PARTS))
     return [
-        Chunk(number, first, min(rows, total - first), offsets[first] if offsets else 0)
-        for number, first in enumerate(range(0, total, rows))
+        Chunk(number, first, min(rows, total - first), offset)
+        for number, (first, offset) in enumerate(zip(starts, offsets, strict=True))
     ]
 
 
