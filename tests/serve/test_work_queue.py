@@ -251,24 +251,28 @@ def test_the_same_question_is_answered_once_and_dropped_when_all_have_left() -> 
     asked: list[str] = []
 
     async def main() -> None:
-        shared = SharedWork[int]()
+        shared, finish = SharedWork[int](), asyncio.Event()
 
         async def start() -> int:
             asked.append("a")
             try:
-                await asyncio.sleep(0.05)
+                await finish.wait()
             except asyncio.CancelledError:
                 asked.append("dropped")
                 raise
             return len(asked)
 
-        many = [shared.done("a", start, never) for _ in range(3)]
-        early = shared.done("a", start, lambda: asyncio.sleep(0.01))
-        found = await asyncio.gather(*many, early, return_exceptions=True)
-        assert found[:3] == [1, 1, 1]
-        assert isinstance(found[3], GoneError)
+        async def leaves() -> None:
+            await asyncio.sleep(0)
+
+        many = [asyncio.create_task(shared.done("a", start, never)) for _ in range(3)]
         with pytest.raises(GoneError):
-            await shared.done("a", start, lambda: asyncio.sleep(0.01))
+            await shared.done("a", start, leaves)
+        finish.set()
+        assert await asyncio.gather(*many) == [1, 1, 1]
+        finish.clear()
+        with pytest.raises(GoneError):
+            await shared.done("a", start, leaves)
         assert not shared._under_way
         await asyncio.sleep(0)
 

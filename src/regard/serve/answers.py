@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from copy import copy
 from typing import Any
 
 from regard.errors import OptionError, RegardError
@@ -30,7 +31,7 @@ EXAMPLES = (
 )
 """Example sentences: label, text, and the word in question."""
 KEPT = 2048
-"""Total tokens of the texts whose analyses are cached."""
+"""Total tokens of the texts whose translations are cached."""
 
 
 class Answers:
@@ -42,11 +43,16 @@ class Answers:
         self._analyses = Recent[Analysis](KEPT, lambda one: len(one.reading.ids))
 
     def _analyse(self, text: str) -> Analysis:
+        """The analysis of a text with its translation, which is cached.
+
+        A copy, so that what a question computes in it is freed after the reply.
+        """
         found = self._analyses.get(text)
         if found is None:
             found = self._lens.analyse(text)
+            self._lens.translate_all([found])
             self._analyses.keep(text, found)
-        return found
+        return copy(found)
 
     def translate_ahead(self, texts: Iterable[str]) -> None:
         """Translate several texts at once, ahead of the questions about them."""

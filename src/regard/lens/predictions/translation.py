@@ -194,8 +194,11 @@ class TranslationPrediction(Prediction):
         self, tokens: Iterable[int], cuts: Sequence[Sequence[Cut]], first: Sequence[int]
     ) -> tuple[dict[int, str], list[str]]:
         """Both from one greedy continuation: a choice is named as the model would go on."""
-        names = dict.fromkeys(tokens, self.word)
-        others = [token for token in names if token != self.token]
+        known = {self.token: self.word}
+        if self._word_instead is not None:
+            known[self.instead] = self._word_instead
+        names = {token: known.get(token, "") for token in tokens}
+        others = [token for token in names if token not in known]
         if not others and not cuts:
             return names, []
         begun = [[*self.prefix[1:], one] for one in (*others, *first)]
@@ -215,9 +218,7 @@ class TranslationPrediction(Prediction):
 
     def _name(self, token: int, tokens: Sequence[int]) -> str:
         """The name of a choice that is continued by these tokens, behind those before it."""
-        at, given = len(self.prefix), self._word_instead
-        if token == self.instead and given is not None:
-            return given
+        at = len(self.prefix)
         if len(tokens) < at:
             return END
         words = self.adapter.target_words(tokens)
