@@ -21,6 +21,7 @@ from regard.errors import FileError, OptionError, RegardError
 from regard.lens import Lens
 from regard.lens.corpus import JOB, Job, finished, run, start
 from regard.models import BUNDLED
+from regard.translate.locking import locked
 
 pandas = pytest.importorskip("pandas")
 pytest.importorskip("pyarrow")
@@ -82,6 +83,18 @@ def test_a_complete_job_says_so(
     (tmp_path / "out" / "part-000001.parquet").unlink()
     answer_all(one, 1, None)
     assert f"7 rows answered into {one.out} (13 were already there)" in capsys.readouterr().err
+
+
+def test_a_second_job_in_a_folder_is_refused(lines: str, tmp_path: Path) -> None:
+    one = job("embed", lines, tmp_path / "out")
+    start(one)
+    with (
+        locked(tmp_path / "out", "embed"),
+        pytest.raises(FileError, match=f"embed: a run is active in .*: process {os.getpid()} on"),
+    ):
+        answer_all(one, 1, None)
+    answer_all(one, 1, None)
+    assert finished(one) == (20, 0)
 
 
 def test_lines_that_are_no_json_are_told_and_the_rest_is_answered(tmp_path: Path) -> None:
@@ -238,7 +251,7 @@ def test_a_stopped_job_ends_its_workers_at_once(sent: int, parts: int, tmp_path:
     assert (running.returncode, said) == expected
 
 
-@pytest.mark.parametrize("address", ["nowhere", "auto"])
+@pytest.mark.parametrize("address", ["nowhere", "auto", "localhost:1", "ray://localhost:1"])
 def test_a_ray_cluster_that_is_not_there_is_named(address: str, lines: str, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     with pytest.raises(OptionError, match=f"--ray {address}, expected the address of a running"):

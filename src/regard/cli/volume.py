@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
@@ -12,6 +13,7 @@ from regard.cli.output import note
 from regard.errors import RegardError, counted
 from regard.lens.corpus import Job, finished, run, start
 from regard.lens.corpus_workers import Chunk, Done
+from regard.translate.locking import locked
 from regard.translate.threads import available_cores
 
 
@@ -22,7 +24,8 @@ def answer_all(job: Job, workers: int | None, ray: str | None) -> None:
     """
     chunks, (before, failed) = start(job), finished(job)
     if chunks:
-        rows, wrong = _progress(job, chunks, workers, ray)
+        with locked(Path(job.out), job.question):
+            rows, wrong = _progress(job, chunks, workers, ray)
         said = f"{counted(rows - wrong, 'row')} answered into {job.out}"
         said += f" ({before:,} were already there)" if before else ""
         failed += wrong

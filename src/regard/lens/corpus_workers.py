@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -15,6 +16,8 @@ from typing import Any
 
 from regard.errors import OptionError, RegardError
 
+REACHED = 10.0
+"""Seconds within which a Ray cluster must answer."""
 Done = tuple[int, int]
 """The rows of a finished chunk, and the failed ones among them."""
 
@@ -108,8 +111,9 @@ def on_ray(
 
     if not ray.is_initialized():
         try:
+            _check_reachable(address)
             ray.init(address=address, log_to_driver=False)
-        except (ValueError, ConnectionError) as error:
+        except (ValueError, OSError) as error:
             reason = str(error).partition(". ")[0].rstrip(".")
             raise OptionError(
                 f"{question}: --ray {address}, expected the address of a running cluster, auto or "
@@ -119,3 +123,10 @@ def on_ray(
         rows = ray.data.from_items([asdict(one) for one in chunks], override_num_blocks=len(chunks))
         for found in rows.map(Worker, concurrency=workers).iter_rows():  # type: ignore[arg-type, unused-ignore]
             yield found["rows"], found["failed"]
+
+
+def _check_reachable(address: str) -> None:
+    """Raise an `OSError` if nothing listens at an address, for which Ray would wait a minute."""
+    host, _, port = address.rpartition("/")[2].rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), REACHED).close()

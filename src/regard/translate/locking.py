@@ -1,4 +1,4 @@
-"""A lock on the folder of a run."""
+"""A lock on the folder of a training run or a corpus job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RESTART_WAIT = 60.0
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, caller: str = "train") -> Iterator[None]:
     """Lock a folder, created if missing; raises a `FileError` that names the holder if it is held.
 
     The operating system releases the lock when the process ends. On file systems without locks,
@@ -35,11 +35,11 @@ def locked(folder: Path) -> Iterator[None]:
     path = folder / LOCK
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = None if fcntl is None else _acquire(path)
+        file = None if fcntl is None else _acquire(path, caller)
     except FileError:
         raise
     except OSError as error:
-        raise FileError(f"train: cannot write {path}: {why(error)}") from None
+        raise FileError(f"{caller}: cannot write {path}: {why(error)}") from None
     try:
         yield
     finally:
@@ -48,7 +48,7 @@ def locked(folder: Path) -> Iterator[None]:
             file.close()
 
 
-def _acquire(path: Path) -> IO[str]:
+def _acquire(path: Path, caller: str) -> IO[str]:
     """The lock file, open and locked."""
     restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     deadline = time.monotonic() + RESTART_WAIT * restarted
@@ -64,7 +64,7 @@ def _acquire(path: Path) -> IO[str]:
                 time.sleep(0.2)
                 continue
             raise FileError(
-                f"train: a run is active in {path.parent}: {holder}; wait for it to end, "
+                f"{caller}: a run is active in {path.parent}: {holder}; wait for it to end, "
                 "stop it, or give another --out"
             ) from None
         except OSError:
