@@ -115,3 +115,39 @@ def test_heads_before_queries_again(mode: type) -> None:
     with mode(), watch(model) as seen:
         model(torch.randn(2, H, H * D))
     torch.testing.assert_close(seen[""].weights(), model.weights)
+
+
+@pytest.mark.parametrize("copied", ["no copy", "contiguous", "copied into"])
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda q, k: (k @ q.mT).mT,
+        lambda q, k: torch.einsum("bhjd,bhid->bhij", k, q),
+        lambda q, k: (k @ q.mT).mul(1).mT,
+        lambda q, k: (q @ k.mT).mT.contiguous().mT,
+    ],
+)
+@pytest.mark.parametrize("keys", [5, 7])
+def test_a_product_of_keys_with_queries(
+    keys: int, product: Callable[[Tensor, Tensor], Tensor], copied: str
+) -> None:
+    class KeysFirst(nn.Module):
+        num_heads = H
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.q, self.kv = nn.Linear(H * D, H * D), nn.Linear(H * D, H * D)
+
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            self.queries = self.q(x).unflatten(-1, (H, D)).transpose(1, 2)
+            self.keys = self.kv(y).unflatten(-1, (H, D)).transpose(1, 2)
+            scores = COPIES[copied](product(self.queries, self.keys))
+            return scores.softmax(-1) @ self.keys
+
+    model = KeysFirst()
+    with torch.no_grad(), watch(model) as seen:
+        model(torch.randn(2, 5, H * D), torch.randn(2, keys, H * D))
+    (name,) = seen
+    torch.testing.assert_close(seen[name].q, model.queries)
+    torch.testing.assert_close(seen[name].k, model.keys)
+    torch.testing.assert_close(seen[name].weights(), (model.queries @ model.keys.mT).softmax(-1))

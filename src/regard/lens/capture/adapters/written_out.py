@@ -93,24 +93,44 @@ class Softmax(Scores):
     """Those of the call, once it has been announced."""
 
 
+class _Swapped:
+    """Whether an axis of a product's result was swapped with the one before it.
+
+    The strides of a view tell it; what was copied is noted.
+    """
+
+    def __init__(self, axis: int) -> None:
+        self._axis = axis
+        self._copies: StorageMap[bool] = StorageMap()
+
+    def __call__(self, x: Tensor) -> bool:
+        return self._in_strides(x) is not bool(self._copies.get(x))
+
+    def pass_on(self, x: Tensor, made: Tensor) -> None:
+        """Note what was made of x, place by place."""
+        copied = self(x) is not self._in_strides(made)
+        if copied or self._copies:
+            self._copies[made] = copied
+
+    def _in_strides(self, x: Tensor) -> bool:
+        return x.dim() > -self._axis and x.stride(self._axis - 1) < x.stride(self._axis)
+
+
 class _State:
     def __init__(self) -> None:
         self.chains: StorageMap[Scores] = StorageMap()
-        self.reordered: StorageMap[bool] = StorageMap()
-        """Whether a copy has swapped the axis of a product's rows with the one before it."""
+        self.rows_first = _Swapped(-2)
+        """Whether the rows of the product are the third axis from the end, not the second."""
+        self.transposed = _Swapped(-1)
+        """Whether its rows are the keys, not the queries."""
         self.backward: StorageMap[Softmax] = StorageMap()
         self.random: StorageMap[bool] = StorageMap()
 
     def pass_on(self, chain: Scores, x: Tensor, made: Tensor) -> None:
         """Follow what was made of x, place by place."""
         self.chains[made] = chain
-        reordered = self.rows_first(x) is not _rows_inside(made)
-        if reordered or self.reordered:
-            self.reordered[made] = reordered
-
-    def rows_first(self, x: Tensor) -> bool:
-        """Whether the rows of the product are the third axis from the end, not the second."""
-        return _rows_inside(x) is not bool(self.reordered.get(x))
+        self.rows_first.pass_on(x, made)
+        self.transposed.pass_on(x, made)
 
 
 class WrittenOut:
@@ -203,6 +223,8 @@ class WrittenOut:
             if module is not None and x.dim() > 2 and not _single(x, dim):
                 session.unread[id(module)] = module
             return func(*args, **kwargs)
+        if state.transposed(x):
+            chain = Scores(chain.k, chain.q, chain.sole)
         place = session.place(chain.q, chain.k, None)
         if place is None:
             return func(*args, **kwargs)
@@ -348,11 +370,6 @@ def _tensors(args: Args) -> Iterator[Tensor]:
             yield x
         elif isinstance(x, list | tuple):
             yield from (y for y in x if isinstance(y, Tensor))
-
-
-def _rows_inside(x: Tensor) -> bool:
-    """Whether entries of the third axis from the end lie closer together than of the second."""
-    return x.dim() > 2 and x.stride(-3) < x.stride(-2)
 
 
 def _single(x: Tensor, axis: int) -> bool:
