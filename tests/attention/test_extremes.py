@@ -62,7 +62,7 @@ def test_gradients_of_large_scores_are_exact(kernel: str, n: int, size: float) -
     v = torch.randn(1, 2, n, 16)
     true = gradients("reference", q, k, v, score="dot")
     for ours, expected in zip(gradients(kernel, q, k, v, score="dot"), true, strict=True):
-        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-6 * size)
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=4e-6 * size)
 
 
 @every

@@ -22,10 +22,17 @@ static inline Integers add_quads(Integers sum, Quad x, Naturals w)
 {
 #ifdef __AVX512VNNI__
     return (Integers)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)w, (__m512i)(x - (Naturals){0}));
+#elif defined(__AVX2__) && !defined(__AVX512F__)
+    __m256i row = _mm256_set1_epi32(x), columns = (__m256i)w;
+    __m256i even = _mm256_madd_epi16(
+        _mm256_srai_epi16(_mm256_slli_epi16(row, 8), 8), _mm256_and_si256(columns, _mm256_set1_epi16(255)));
+    __m256i odd = _mm256_madd_epi16(_mm256_srai_epi16(row, 8), _mm256_srli_epi16(columns, 8));
+    return sum + (Integers)even + (Integers)odd;
 #else
+    Integers row = (Integers)(x - (Naturals){0});
 #pragma GCC unroll 4
     for (int byte = 0; byte < 32; byte += 8)
-        sum += (int32_t)(int8_t)(x >> byte) * (Integers)(w >> byte & 255);
+        sum += (row << (24 - byte) >> 24) * (Integers)(w >> byte & 255);
     return sum;
 #endif
 }
@@ -33,15 +40,15 @@ static inline Integers add_quads(Integers sum, Quad x, Naturals w)
 /* ROWS rows of quads times WIDE vectors of columns. `offset` is 128 times the sum of each row. */
 template <int ROWS, int WIDE>
 static inline __attribute__((always_inline)) void tile_of_quads(
-    const Quad *x, int64_t depth, const Quad *w, const float *of_rows, const int32_t *offsets,
-    const float *of_columns, const Then &then, Matrix<float> y)
+    const Quad *x, int64_t depth, Matrix<const Quad> w, const float *of_rows,
+    const int32_t *offsets, const float *of_columns, const Then &then, Matrix<float> y)
 {
     Integers sums[ROWS][WIDE] = {};
     for (int64_t k = 0; k < depth; k++) {
         Naturals columns[WIDE];
 #pragma GCC unroll 2
         for (int c = 0; c < WIDE; c++)
-            columns[c] = load(w + (k * WIDE + c) * LANES);
+            columns[c] = load(w.start + k * w.row + c * LANES);
 #pragma GCC unroll 12
         for (int r = 0; r < ROWS; r++)
 #pragma GCC unroll 2
@@ -60,7 +67,7 @@ static inline __attribute__((always_inline)) void tile_of_quads(
 
 template <int WIDE>
 static inline void multiply_quads(
-    const Quad *x, int64_t rows, int64_t depth, const Quad *w, const float *of_rows,
+    const Quad *x, int64_t rows, int64_t depth, Matrix<const Quad> w, const float *of_rows,
     const int32_t *offsets, const float *of_columns, Then then, Matrix<float> y)
 {
 #define QUAD_TILES(ROWS)                                                                     \
@@ -69,7 +76,7 @@ static inline void multiply_quads(
         of_rows += ROWS, offsets += ROWS;                                                    \
         then.onto = then.onto ? then.onto + ROWS * y.row : then.onto;                        \
     }
-    QUAD_TILES(12)
+    QUAD_TILES(TALL)
     QUAD_TILES(4)
     QUAD_TILES(1)
 }
@@ -118,7 +125,7 @@ static void multiply_by_panels(
         scales[r] = quantise(x + r * depth, depth, (int8_t *)quads.get() + r * depth, &offsets[r]);
     for (int64_t j = 0; j < columns; j += 2 * LANES) {
         Then here = {then.bias ? then.bias + j : NULL, then.relu, then.onto ? then.onto + j : NULL};
-        const Quad *w = panels.start + j * (depth / 4);
+        Matrix<const Quad> w = part_of_panel(panels.start, depth / 4, columns, j);
         auto by = j + LANES < columns ? multiply_quads<2> : multiply_quads<1>;
         by(quads.get(), rows, depth / 4, w, scales.get(), offsets.get(), panels.scales + j, here,
            {y + j, columns});

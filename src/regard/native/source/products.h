@@ -22,7 +22,7 @@ template <typename Number> struct Matrix {
 /* The number of products summed at a time: the longer a sum, the more of its last digits are lost. */
 #define AT_ONCE 128
 
-/* Applies what follows to sixteen sums, in row r and vector c of a tile, and stores them in y. */
+/* Applies what follows to a vector of sums, in row r and vector c of a tile, and stores them in y. */
 static inline __attribute__((always_inline)) void finish(
     Vector z, const Then &then, int r, int c, Matrix<float> y)
 {
@@ -104,9 +104,18 @@ static inline void multiply_by_panel(
         multiply_by_columns<1>(x, rows, depth, w, then, y);
 }
 
-/* x (rows, depth) times w (depth, columns), and what follows, into y, all contiguous. w lies in
- * panels: 32 columns of all rows, then the next 32; columns are a multiple of 16.
+/* Columns `first` and following of a matrix (depth, columns) that lies in panels: 32 columns of all
+ * rows, then the next 32; columns are a multiple of 16.
  */
+template <typename Unit>
+static inline Matrix<const Unit> part_of_panel(
+    const Unit *panels, int64_t depth, int64_t columns, int64_t first)
+{
+    int64_t panel = first / 32 * 32;
+    return {panels + panel * depth + first - panel, columns - panel < 32 ? columns - panel : 32};
+}
+
+/* x (rows, depth) times w (depth, columns) in panels, and what follows, into y, all contiguous. */
 template <typename Unit>
 static void multiply_by_panels(
     const Unit *x, int64_t rows, int64_t depth, const Unit *panels, int64_t columns,
@@ -115,8 +124,8 @@ static void multiply_by_panels(
     for (int64_t j = 0; j < columns; j += 2 * LANES) {
         int wide = j + LANES < columns ? 2 : 1;
         Then here = {then.bias ? then.bias + j : NULL, then.relu, then.onto ? then.onto + j : NULL};
-        multiply_by_panel<Unit>(wide, {x, depth}, rows, depth, {panels + j * depth, wide * LANES},
-                                here, {y + j, columns});
+        multiply_by_panel<Unit>(wide, {x, depth}, rows, depth,
+                                part_of_panel(panels, depth, columns, j), here, {y + j, columns});
     }
 }
 

@@ -5,7 +5,9 @@
 
 #ifdef __AVX512F__
 constexpr int ROWS = 12, WIDE = 2;
-#elif defined(__AVX2__) || defined(__aarch64__)
+#elif defined(__AVX2__)
+constexpr int ROWS = 6, WIDE = 2;
+#elif defined(__aarch64__)
 constexpr int ROWS = 6, WIDE = 1;
 #else
 constexpr int ROWS = 3, WIDE = 1;

@@ -1,16 +1,33 @@
-/* Vectors of sixteen floats in GCC's and Clang's portable notation, which the compiler maps to the
- * registers of the target, and the element-wise functions that the kernels need.
+/* Vectors in GCC's and Clang's portable notation, of as many floats as a register holds, and the
+ * element-wise functions that the kernels need. Of wider ones GCC makes element by element code.
  */
 #pragma once
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
-#ifdef __AVX512F__
+#ifdef __AVX2__
 #include <immintrin.h>
 #endif
 
+#ifdef __AVX512F__
 constexpr int LANES = 16;
+#define EACH 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#define LOWER 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define UPPER 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#else
+constexpr int LANES = 8;
+#define EACH 0, 1, 2, 3, 4, 5, 6, 7
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#define ODD 1, 3, 5, 7, 9, 11, 13, 15
+#define LOWER 0, 8, 1, 9, 2, 10, 3, 11
+#define UPPER 4, 12, 5, 13, 6, 14, 7, 15
+#endif
+/* Both vectors' elements at these places; their lower or upper halves, interleaved. */
+#define shuffle(x, y, places) __builtin_shufflevector(x, y, places)
+
 typedef float Vector __attribute__((vector_size(LANES * 4)));
 typedef float AnyVector __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 typedef int32_t Integers __attribute__((vector_size(LANES * 4)));
@@ -71,10 +88,10 @@ template <typename T> static inline void store(T *x, Vector y, int64_t count)
 
 static inline Integers indices()
 {
-    return (Integers){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return (Integers){EACH};
 }
 
-/* A pair of bfloat16, the first in the lower half, and sixteen such pairs. */
+/* A pair of bfloat16, the first in the lower half, and a vector of such pairs. */
 typedef uint32_t Pair;
 typedef Naturals Pairs;
 
@@ -140,17 +157,17 @@ static inline Vector hyperbolic_tangent(Vector x)
 /* Sums of neighbours in x, then of neighbours in y. */
 static inline Vector halve(Vector x, Vector y)
 {
-    return __builtin_shufflevector(x, y, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
-         + __builtin_shufflevector(x, y, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    return shuffle(x, y, EVEN) + shuffle(x, y, ODD);
 }
 
 static inline float sum(Vector x)
 {
-    x = halve(x, x), x = halve(x, x), x = halve(x, x), x = halve(x, x);
+    for (int left = LANES; left > 1; left /= 2)
+        x = halve(x, x);
     return x[0];
 }
 
-/* The sum, and the maximum, of each of sixteen vectors. */
+/* The sum, and the maximum, of each of as many vectors as one has elements. */
 static inline Vector sums(Vector x[LANES])
 {
 #pragma GCC unroll 4
@@ -167,19 +184,15 @@ static inline Vector maxima(Vector x[LANES])
 #pragma GCC unroll 8
         for (int i = 0; i < left; i++)
             x[i] = larger(
-                __builtin_shufflevector(x[2 * i], x[2 * i + 1], 0, 2, 4, 6, 8, 10, 12, 14, 16, 18,
-                                        20, 22, 24, 26, 28, 30),
-                __builtin_shufflevector(x[2 * i], x[2 * i + 1], 1, 3, 5, 7, 9, 11, 13, 15, 17, 19,
-                                        21, 23, 25, 27, 29, 31));
+                shuffle(x[2 * i], x[2 * i + 1], EVEN), shuffle(x[2 * i], x[2 * i + 1], ODD));
     return x[0];
 }
 
 static inline float largest(Vector x)
 {
-    x = larger(x, __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
-    x = larger(x, __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3));
-    x = larger(x, __builtin_shufflevector(x, x, 2, 3, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1));
-    return x[0] > x[1] ? x[0] : x[1];
+    for (int left = LANES; left > 1; left /= 2)
+        x = larger(shuffle(x, x, EVEN), shuffle(x, x, ODD));
+    return x[0];
 }
 
 /* Whether any element is greater than a number. */
@@ -192,25 +205,23 @@ static inline bool any_above(Vector x, float than)
 #endif
 }
 
-/* Transposes a 16 x 16 tile in four rounds of interleaving its halves. */
+/* Transposes a square tile, in rounds of interleaving its halves. */
 static inline void transpose(Vector rows[LANES])
 {
     Vector mixed[LANES];
 #pragma GCC unroll 4
-    for (int stage = 0; stage < 4; stage++) {
+    for (int left = LANES; left > 1; left /= 2) {
 #pragma GCC unroll 8
         for (int i = 0; i < LANES / 2; i++) {
             Vector x = rows[i], y = rows[i + LANES / 2];
-            mixed[2 * i] = __builtin_shufflevector(
-                x, y, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-            mixed[2 * i + 1] = __builtin_shufflevector(
-                x, y, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+            mixed[2 * i] = shuffle(x, y, LOWER);
+            mixed[2 * i + 1] = shuffle(x, y, UPPER);
         }
         memcpy(rows, mixed, sizeof mixed);
     }
 }
 
-/* Thirty-two random bits for each of sixteen places: the mixing of MurmurHash3 (Appleby), with one
+/* Thirty-two random bits for each place of a vector: the mixing of MurmurHash3 (Appleby), with one
  * half of the seed at its start and the other in its middle.
  */
 static inline Naturals random_bits(uint32_t place, uint64_t seed)
