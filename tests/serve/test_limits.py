@@ -14,6 +14,7 @@ from regard.lens import Lens
 from regard.serve import Limits, connection
 from regard.serve.answers import Answers
 from regard.serve.refusals import RefusedError
+from regard.serve.running import bound
 
 LONG = "because it was tired " * 40
 """Within the limit of characters, and of more than 100 tokens."""
@@ -103,3 +104,12 @@ def test_a_second_request_is_not_waited_for_either(connected: socket.socket) -> 
         time.sleep(0.7)  # longer than the limit: between requests there is another
     connected.sendall(request[:20])
     assert ended(connected)
+
+
+def test_a_small_reply_does_not_wait_for_an_acknowledgement() -> None:
+    with (
+        bound("127.0.0.1", 0) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

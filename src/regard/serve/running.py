@@ -34,9 +34,13 @@ def bound(host: str, port: int) -> socket.socket:
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-        return socket.create_server(
+        found = socket.create_server(
             place, family=family, backlog=socket.SOMAXCONN, dualstack_ipv6=both
         )
+        # Connections inherit it. Else a small reply waits about 40 ms for an acknowledgement;
+        # asyncio sets it for sockets that name their protocol only, which this one does not.
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return found
     except (OSError, UnicodeError) as error:
         raise OptionError(f"serve: {_reason(error, host, port)}") from None
 
