@@ -132,6 +132,14 @@ def test_a_job_without_an_answer_fails_however_often_it_is_run(tmp_path: Path) -
             answer_all(one, 1, None)
 
 
+@pytest.mark.parametrize("text", [None, "word " * 400], ids=["no text", "too long"])
+def test_rows_of_which_none_can_be_translated(text: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text(json.dumps({"text": text}) + "\n" + json.dumps({"text": TEXTS[0]}) + "\n")
+    found = answered(job("why", str(path), tmp_path / "out", rows=1, most=0))
+    assert list(found["error"].isna()) == [False, True]
+
+
 def test_bad_input_is_named(lines: str, tmp_path: Path) -> None:
     pandas.DataFrame([{"sentence": "a"}]).to_parquet(tmp_path / "in.parquet")
     with pytest.raises(FileError, match="no column text and word; its columns are sentence"):

@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,6 +16,7 @@ from regard.serve import Limits, connection
 from regard.serve.answers import Answers
 from regard.serve.refusals import RefusedError
 from regard.serve.running import bound
+from regard.translate import Translator
 
 LONG = "because it was tired " * 40
 """Within the limit of characters, and of more than 100 tokens."""
@@ -104,6 +106,14 @@ def test_a_second_request_is_not_waited_for_either(connected: socket.socket) -> 
         time.sleep(0.7)  # longer than the limit: between requests there is another
     connected.sendall(request[:20])
     assert ended(connected)
+
+
+def test_a_text_that_the_model_cannot_translate_is_refused(
+    translator: Translator, checked: Callable[..., Any]
+) -> None:
+    short = Translator(translator.model, translator.tokenizer, longest=20)
+    said = checked(Lens(short)).refused("/api/figure", 422, json={"text": "tired " * 60})
+    assert "give it a sentence at a time" in said
 
 
 def test_a_small_reply_does_not_wait_for_an_acknowledgement() -> None:

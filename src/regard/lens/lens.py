@@ -165,6 +165,8 @@ class Lens:
         if not isinstance(adapter, TranslatorAdapter):
             return
         asked = [one for one in analyses if writes_for(adapter, one.reading)]
+        if not asked:
+            return
         with self._computing():
             found = adapter.translate_all([one.reading for one in asked])
         for one, (written, memory) in zip(asked, found, strict=True):
