@@ -196,3 +196,30 @@ def test_more_keys_than_there_is_memory_for() -> None:
     many = torch.zeros(16).expand(1, 1, 2**40, 16)
     with pytest.raises(MemoryError, match=r"attend: no memory for \d+ bytes of packed keys"):
         attend(torch.zeros(1, 1, 4, 16), many, many, kernel="native")
+
+
+CALCULATE = """
+import torch
+from regard import attend, causal
+from regard.native import Int8Matrix, Int8Product, status
+assert status() is None
+torch.manual_seed(0)
+given = [torch.randn(2, 3, 37, 24, requires_grad=True) for _ in range(3)]
+outputs = [attend(*given, mask=causal, kernel=kernel) for kernel in ("native", "reference")]
+torch.testing.assert_close(*outputs)
+gradients = [torch.autograd.grad(one.square().sum(), given) for one in outputs]
+torch.testing.assert_close(*gradients)
+x, w, bias = torch.randn(13, 40), torch.randn(40, 80), torch.randn(80)
+torch.testing.assert_close(torch.ops.regard.affine(x, w, bias), x @ w + bias)
+small, most = Int8Matrix.quantise(w, 1), x.abs().amax(1, keepdim=True)
+exact = (x * (127 / most)).round() * (most / 127) @ small.values()
+torch.testing.assert_close(Int8Product.apply(x, small, None), exact, rtol=1e-5, atol=1e-5)
+print("the same")
+"""
+
+
+@needs_compiler
+@pytest.mark.skipif("AVX512" not in torch.backends.cpu.get_cpu_capability(), reason="no AVX-512")
+def test_operators_for_processors_with_avx2_alone(tmp_path: Path) -> None:
+    compiler = script(tmp_path / "haswell", 'exec c++ "$@" -march=haswell')
+    assert asked(CALCULATE, XDG_CACHE_HOME=str(tmp_path), CXX=compiler) == ("the same", "")
