@@ -16,8 +16,8 @@ from typing import Any
 
 from regard.errors import OptionError, RegardError
 
-REACHED = 10.0
-"""Seconds within which a Ray cluster must answer."""
+CONNECT_TIMEOUT = 10.0
+"""Seconds to wait for a connection to a Ray cluster."""
 Done = tuple[int, int]
 """The rows of a finished chunk, and the failed ones among them."""
 
@@ -129,4 +129,4 @@ def _check_reachable(address: str) -> None:
     """Raise an `OSError` if nothing listens at an address, for which Ray would wait a minute."""
     host, _, port = address.rpartition("/")[2].rpartition(":")
     if host and port.isdigit():
-        socket.create_connection((host, int(port)), REACHED).close()
+        socket.create_connection((host, int(port)), CONNECT_TIMEOUT).close()
